@@ -36,13 +36,13 @@ test('generateText about an image, with usage', async () => {
 test('streamText about an image, with usage', async () => {
   const result = streamText({ ...common(), messages: about('shapes-4.png') });
   let text = '';
-  for await (const piece of result.textStream) text += piece; // one piece where the reader was slow: what is ready goes out at once
+  for await (const piece of result.textStream) text += piece; // a slow reader gets several pieces at once
   assert.equal(text, expected['shapes-4.png']);
   assert.equal(await result.finishReason, 'stop');
   assert.ok((await result.usage).outputTokens > 5);
 });
 
-test('a second question is told to have been cached', async () => {
+test('usage counts the cached tokens of a second question', async () => {
   await generateText({ ...common(), messages: about('shapes-5.png') });
   const { usage } = await generateText({ ...common(), messages: about('shapes-5.png', 'How many shapes are there?') });
   assert.ok(usage.inputTokenDetails.cacheReadTokens > 0);
@@ -68,7 +68,7 @@ test('a request with tools is answered', async () => {
   assert.ok(usage.outputTokens > 0);
 });
 
-// ---- answers that keep to a form ----
+// ---- structured output ----
 
 const Shape = z.object({
   kind: z.enum(['circle', 'square', 'triangle']),
@@ -91,7 +91,7 @@ test('generateObject by a schema, at any temperature', async () => {
 test('generateObject: arrays and choices', async () => {
   const list = await generateObject({ ...wild(4), output: 'array', schema: z.object({ n: z.number().int().min(0).max(9) }), maxOutputTokens: 2000 }).catch((error) => error);
   if (list.object) for (const item of list.object) assert.ok(Number.isInteger(item.n) && item.n >= 0 && item.n <= 9);
-  else assert.equal(list.finishReason, 'length'); // nothing says how many
+  else assert.equal(list.finishReason, 'length'); // the schema does not limit the number of items
   const { object } = await generateObject({ ...wild(5), output: 'enum', enum: ['red', 'green', 'blue'] });
   assert.ok(['red', 'green', 'blue'].includes(object));
 });
@@ -113,7 +113,7 @@ test('toolChoice required and a named tool: arguments that fit', async () => {
   }
 });
 
-test('abort in mid-stream: the server stops its work', async (t) => {
+test('abort during a stream: the server stops generating', async (t) => {
   const slow = await startServer('--served-model-name', 'demo', ...SLOW);
   t.after(() => slow.stop());
   const slowly = createOpenAICompatible({ name: 'eyelet', baseURL: `${slow.url}/v1` });
@@ -130,7 +130,7 @@ test('abort in mid-stream: the server stops its work', async (t) => {
   assert.ok((await slow.metric('vllm:request_success_total', 'finished_reason="abort"')) >= 1);
 });
 
-test('errors are APICallError with the status and the words of the server', async () => {
+test('errors are APICallError with the status and message of the server', async () => {
   const fails = async (call, status, pattern) => {
     const error = await call.then(() => assert.fail('it was answered'), (thrown) => thrown);
     assert.ok(APICallError.isInstance(error), String(error));

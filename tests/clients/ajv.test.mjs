@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated schemas, of all that docs/guides/structured.md lists, and ajv: texts drawn at random from the grammars' masks, and answers of the demo model
-// and of one that was never trained, at temperature 1.5. SCHEMAS and SEED in the environment say how many and which.
+// Validates with ajv: random texts from the masks of generated schemas (with all that docs/guides/structured.md
+// lists), and answers of the demo model and of an untrained one at temperature 1.5. The environment variables SCHEMAS
+// and SEED set the number of schemas and the seed.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -46,7 +47,7 @@ async function answer(url, schema, seed) {
   return reply.choices[0];
 }
 
-/* Every answer that was completed is valid; most are. */
+/* Every complete answer must be valid; most must be complete. */
 async function checkModel(...options) {
   const server = await startServer('--max-num-seqs', String(AT_ONCE), ...options);
   let next = 0, completed = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Anthropic's library against the server, as its users call it.
+// Anthropic's library against the server.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -72,7 +72,7 @@ for (const choice of [{ type: 'any' }, { type: 'tool', name: 'note' }])
     assert.equal(streamed.stop_reason, 'tool_use');
   });
 
-test('an image in the result of a tool is seen', async () => {
+test('the model sees an image in a tool result', async () => {
   const messages = [{ role: 'user', content: 'Describe this image.' },
     { role: 'assistant', content: [{ type: 'tool_use', id: 'toolu_1', name: 'note', input: { words: 1 } }] }];
   const result = (content) => ({ role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content }] });
@@ -84,7 +84,7 @@ test('an image in the result of a tool is seen', async () => {
   assert.ok(answer.usage.output_tokens > 0);
 });
 
-test('stop_sequences, max_tokens, thinking that is not there', async () => {
+test('stop_sequences, max_tokens, thinking without support', async () => {
   const stopped = await ask({ stop_sequences: [' on'] });
   assert.equal(stopped.stop_reason, 'stop_sequence');
   assert.equal(stopped.stop_sequence, ' on');
@@ -93,7 +93,7 @@ test('stop_sequences, max_tokens, thinking that is not there', async () => {
   assert.equal((await ask({ max_tokens: 16000, thinking: { type: 'adaptive' } })).stop_reason, 'end_turn');
 });
 
-test('errors are the library\'s own', async () => {
+test('errors have the library\'s classes', async () => {
   await assert.rejects(ask({ model: 'claude-nobody' }), (e) => e instanceof NotFoundError && e.error.error.type === 'not_found_error' && /claude-nobody is not served here/.test(e.message));
   await assert.rejects(ask({ max_tokens: 0 }), (e) => e instanceof BadRequestError && e.error.error.type === 'invalid_request_error');
   await assert.rejects(ask({ messages: [{ role: 'user', content: 'word '.repeat(9000) }] }), (e) => e instanceof BadRequestError && /prompt is too long: \d+ tokens > 4096 maximum/.test(e.message));

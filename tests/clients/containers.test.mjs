@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Compose and Quadlet files: of their schemas, with options that the program has, and with a health check that it passes.
+// The Compose and Quadlet files follow their schemas, use options that exist, and have a health check that the
+// program passes.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -41,46 +42,46 @@ for (const name of ['duration', 'ports', 'expose', 'subnet_ip_address']) ajv.add
 const isCompose = ajv.compile(schema);
 
 for (const name of files)
-  test(`compose: ${name} is of the schema`, () => {
+  test(`compose: ${name} is valid`, () => {
     const file = yaml(`${compose}/${name}`);
     assert.ok(isCompose(file), JSON.stringify(isCompose.errors));
     for (const [service, { networks, depends_on: waits }] of Object.entries(file.services))
       if (service !== 'eyelet') assert.deepEqual([networks, Object.keys(waits)], [['ai'], ['eyelet']]);
   });
 
-test('compose: a file with a key that there is not is refused', () => {
+test('compose: an unknown key is refused', () => {
   assert.ok(!isCompose({ services: { a: { imagge: 'x' } } }));
 });
 
-test('the program takes the arguments, the same in Compose and Quadlet', () => {
+test('the program accepts the arguments, which are the same in Compose and Quadlet', () => {
   const { command } = ours.services.eyelet;
   execFileSync(EYELET, [...command, '--help']);
   const exec = units(`${quadlet}/eyelet.container`).find(([section, key]) => section === 'Container' && key === 'Exec')[2];
   assert.deepEqual(exec.split(' '), command);
 });
 
-/* The shell's words as the container's runtime hands them to bash. */
+/* The shell words that the container runtime passes to bash. */
 const checks = {
   Containerfile: JSON.parse(/^HEALTHCHECK .*CMD (.*)$/m.exec(readFileSync(`${root}/packaging/Containerfile`, 'utf8'))[1])[2],
   'Compose file': ours.services.eyelet.healthcheck.test[3],
   Quadlet: units(`${quadlet}/eyelet.container`).find(([, key]) => key === 'HealthCmd')[2].replace(/^bash -c "(.*)"$/, '$1').replaceAll('\\\\', '\\'),
 };
 for (const [where, script] of Object.entries(checks))
-  test(`the health check of the ${where} tells a ready server from none`, () => {
+  test(`the health check of the ${where} passes only with a ready server`, () => {
     assert.equal(spawnSync('bash', ['-c', script.replace('/8000', `/${server.port}`)]).status, 0);
     assert.notEqual(spawnSync('bash', ['-c', script.replace('/8000', '/1')]).status, 0);
   });
 
 for (const host of ['eyelet:8000', 'eyelet:11434', 'ollama:11434', 'host.docker.internal:8000', 'host.containers.internal:8000'])
-  test(`a container finds it as ${host}`, async () => {
+  test(`containers reach the server as ${host}`, async () => {
     const status = await new Promise((resolve, reject) => http.get({ port: server.port, path: '/api/tags', headers: { Host: host } }, (r) => (r.resume(), resolve(r.statusCode))).on('error', reject));
     assert.equal(status, 200);
   });
 
-/* Podman's own keys (podman-systemd.unit) that these files use; a misspelled one would stop the unit. */
+/* Podman's keys (podman-systemd.unit) that these files use; an unknown key would stop the unit. */
 const keys = { Unit: ['Description', 'Wants', 'After'], Service: ['Restart', 'TimeoutStartSec'], Install: ['WantedBy'], Volume: [], Network: [],
   Container: ['Image', 'ContainerName', 'Exec', 'Environment', 'Volume', 'Network', 'PublishPort', 'User', 'ReadOnly', 'DropCapability', 'NoNewPrivileges', 'PodmanArgs', 'HealthCmd', 'HealthStartPeriod', 'AddDevice'] };
-test('quadlet: known keys; networks and volumes are there', () => {
+test('quadlet: known keys; networks and volumes exist', () => {
   const names = readdirSync(quadlet, { recursive: true }).filter((name) => /\.(container|volume|network|conf)$/.test(name));
   for (const name of names)
     for (const [section, key, value] of units(`${quadlet}/${name}`)) {

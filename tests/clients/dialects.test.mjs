@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same question, greedy, by all dialects: the same text and the same counts, whole and streamed.
+// The same greedy question in all dialects, whole and streamed, gives the same text and token counts.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -24,7 +24,7 @@ const events = async (reply) => (await reply.text()).split('\n').filter((line) =
 const lines = async (reply) => (await reply.text()).trim().split('\n').map((line) => JSON.parse(line));
 const joined = (pieces, text) => pieces.map((piece) => text(piece) ?? '').join('');
 
-/* Each gives {text, prompt, answer}: what was said, and the tokens on both sides. */
+/* Each returns {text, prompt, answer}: the text and the tokens of prompt and answer. */
 const dialects = {
   'chat/completions': (data, url, ask) => {
     const body = { model, temperature: 0, messages: [{ role: 'system', content: 'S' }, { role: 'user', content: [{ type: 'image_url', image_url: { url } }, { type: 'text', text: ask }] }] };
@@ -62,7 +62,7 @@ const dialects = {
         const all = await events(await post('/v1/messages', { ...body, stream: true }));
         return counts(all.find(({ type }) => type === 'message_delta').usage, joined(all, (event) => event.delta?.text));
       },
-      /* the tokens of the prompt, without an answer */
+      /* counts the prompt's tokens without an answer */
       count: async () => (await (await post('/v1/messages/count_tokens', body)).json()).input_tokens,
     };
   },
@@ -96,7 +96,7 @@ for (const name of ['shapes-4.png', 'word-2.jpg'])
     for (const [dialect, got] of Object.entries(seen)) assert.deepEqual(got, wanted, dialect);
   });
 
-test('greedy, a prompt as it stands: one text and one count as text of completions, Ollama and llama.cpp', async () => {
+test('greedy, a raw prompt: one text and one count in completions, Ollama and llama.cpp', async () => {
   const prompt = 'A red';
   const openai = await (await post('/v1/completions', { model, prompt, temperature: 0, max_tokens: 8 })).json();
   const ollama = await (await post('/api/generate', { model, prompt, raw: true, stream: false, options: { temperature: 0, num_predict: 8 } })).json();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the documents say is run: blocks of code marked `run` in docs/**/*.md, and what they print is what stands in the block marked
-// `output` behind them. Also: no block of commands is without a mark, and no link leads nowhere.
+// Runs the code blocks that docs/**/*.md mark `run` and compares their output with the following block marked `output`. Also checks that
+// every block of commands is marked and that links have targets.
 //
-//   ```sh run          run by bash, python or node, in one folder a document, against one server; `…` in its output is any text
-//   ```sh server       `eyelet serve …`: the server that the document's blocks talk to
-//   ```sh check        each line `eyelet …` is a call whose options exist
-//   ```sh              not run: the line above says, in italics, where and when it was, or why not
+//   ```sh run          run by bash, python or node, in one folder for each document, against one server; `…` in the output matches any text
+//   ```sh server       `eyelet serve …`: the server of the document's blocks
+//   ```sh check        the options of each line `eyelet …` must exist
+//   ```sh              not run: the line above, in italics, says where and when it was run, or why not
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { root, startServer } from '../node/server.mjs';
 const EYELET = process.env.EYELET || `${root}/build/eyelet`;
 const LANGUAGES = { sh: ['bash', '-euo', 'pipefail', '-c'], python: ['python3', '-c'], javascript: ['node', '--input-type=module', '-e'] };
 const documents = ['../README.md', ...readdirSync(`${root}/docs`, { recursive: true }).filter((name) => name.endsWith('.md'))];
-/* Empty: a reader has downloaded nothing. */
+/* Empty, as if nothing had been downloaded. */
 const hub = mkdtempSync(join(tmpdir(), 'eyelet-hub-'));
 after(() => rmSync(hub, { recursive: true, force: true }));
 
@@ -36,7 +36,7 @@ function blocks(document) {
   return found;
 }
 
-/* A folder with what the documents' readers have: images, and eyelet on the PATH. */
+/* A folder for a document's commands, with images and eyelet on the PATH. */
 function workplace() {
   const folder = mkdtempSync(join(tmpdir(), 'eyelet-docs-'));
   mkdirSync(join(folder, 'bin'));
@@ -69,13 +69,13 @@ function assertLooksLike(printed, shown, where) {
   if (!new RegExp(`^${pattern}$`).test(printed.trim())) assert.equal(printed.trim(), shown.trim(), where);
 }
 
-/* Calls of a block, lines that end with \ joined. */
+/* The eyelet calls of a block; lines that end with \ are joined. */
 const calls = (text) => text.replaceAll(/\\\n\s*/g, '').split('\n').map((line) => line.replace(/\s+#.*$/, '').replace(/^(sudo )?([A-Z_]+=\S+ )*/, '').trim())
   .filter((line) => line.startsWith('eyelet '));
 
 for (const document of documents) {
   const all = blocks(document);
-  test(`${document}: links lead somewhere`, () => {
+  test(`${document}: links have targets`, () => {
     const text = readFileSync(`${root}/docs/${document}`, 'utf8');
     for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#\s]+)[^)]*\)/g)) assert.ok(existsSync(join(root, 'docs', dirname(document), target)), `${document}: ${target}`);
   });
@@ -99,7 +99,7 @@ for (const document of documents) {
     });
 
   if (!all.some(({ mark }) => mark === 'run')) continue;
-  test(`${document}: what is to be run`, { timeout: 120000 }, async (t) => {
+  test(`${document}: its commands run`, { timeout: 120000 }, async (t) => {
     const start = all.find(({ mark }) => mark === 'server');
     const folder = folderOf(document);
     const words = start ? calls(start.text)[0].split(/\s+/).slice(2).filter((word) => word !== '--port' && word !== '8000').map((word) => word.replace('$PWD', folder)) : [];

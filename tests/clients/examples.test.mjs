@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of examples/python and examples/javascript against the demo model: what they write, and how they fail.
+// The programs of examples/python and examples/javascript with the demo model: their output and their errors.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/* {status, out, err} of an example in the folder. */
+/* Runs an example in the folder; returns {status, out, err}. */
 function run(program, ...args) {
   const [command, path] = program.endsWith('.py') ? ['/usr/bin/python3', `${root}/examples/python/${program}`] : ['node', `${root}/examples/javascript/${program}`];
   return new Promise((resolve) => {
@@ -39,13 +39,13 @@ const lines = (out) => out.trim().split('\n').map((line) => JSON.parse(line));
 const photos = names.map((name) => `photos/${name}`);
 
 for (const program of ['caption_folder.py', 'caption-folder.mjs'])
-  test(`${program}: a row for each image; a broken one gets an error and the others go on`, async () => {
+  test(`${program}: a row for each image; a broken one gets an error and the others are captioned`, async () => {
     const { status, err } = await run(program, 'photos', 'captions.csv');
     assert.equal(status, 1, err);
     const rows = readFileSync(join(folder, 'captions.csv'), 'utf8').trim().split('\r\n');
     assert.equal(rows[0], 'image,caption,error');
     assert.match(rows[1], /^photos\/broken\.png,,.*image/i);
-    // the demo model knows this question in other words only, so what counts is that its answer came whole
+    // the demo model was trained on another wording, so only a complete answer is required
     assert.match(rows[2], /^photos\/shapes-3\.png,.*(circle|heart).*,$/);
     assert.match(rows[3], /^photos\/word-2\.jpg,.*FRAGILE.*,$/);
     assert.equal(rows.length, 4);
@@ -70,7 +70,7 @@ for (const program of ['draw_boxes.py', 'draw-boxes.mjs'])
     const [found, broken] = lines(out);
     assert.match(broken.error, /image/i);
     assert.equal(found.boxes.length, 2);
-    // the heart and the circle, to the pixels that are drawn
+    // the heart and the circle, to the pixel
     const truth = [[9, 147, 115, 239], [167, 7, 213, 54]];
     const sorted = found.boxes.map(({ box }) => box).sort((a, b) => a[0] - b[0]);
     sorted.forEach((box, i) => box.forEach((v, k) => assert.ok(Math.abs(v - truth[i][k]) <= 12, `${JSON.stringify(sorted)} is not ${JSON.stringify(truth)}`)));
@@ -78,7 +78,7 @@ for (const program of ['draw_boxes.py', 'draw-boxes.mjs'])
     else assert.equal(readFileSync(join(folder, 'found/shapes-3.png.svg'), 'utf8').match(/<rect/g).length, 2);
   });
 
-test('a wrong call says how it is meant', async () => {
+test('a wrong call prints the usage', async () => {
   const { status, err } = await run('draw-boxes.mjs', 'square');
   assert.equal(status, 2);
   assert.match(err, /usage: draw-boxes\.mjs THINGS/);

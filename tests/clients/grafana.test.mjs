@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Grafana dashboard against the server: each query is about metrics, and labels, that /metrics has. Those of a GPU, which is not here, are looked
-// for in the source.
+// Every query of the Grafana dashboard uses metrics and labels of /metrics. Metrics of GPUs, which may be missing
+// here, are looked up in the source.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -10,7 +10,7 @@ const dashboard = JSON.parse(readFileSync(`${root}/packaging/grafana/eyelet.json
 const charts = dashboard.panels.filter(({ type }) => type !== 'row');
 const queries = charts.flatMap(({ title, targets }) => targets.map(({ expr }) => ({ title, expr })));
 
-/* name → the labels of its samples */
+/* metric name → labels of its samples */
 async function metricsOf(server) {
   const found = new Map();
   for (const line of (await (await fetch(`${server.url}/metrics`)).text()).split('\n')) {
@@ -22,7 +22,7 @@ async function metricsOf(server) {
   return found;
 }
 
-test('grafana: every query is about metrics and labels that exist', async () => {
+test('grafana: every query uses metrics and labels that exist', async () => {
   const server = await startServer();
   try {
     const body = JSON.stringify({ messages: [{ role: 'user', content: 'hello' }], max_tokens: 2 });
@@ -44,7 +44,7 @@ test('grafana: every query is about metrics and labels that exist', async () => 
   }
 });
 
-test('grafana: panels have numbers of their own and do not overlap', () => {
+test('grafana: panels have unique ids and do not overlap', () => {
   assert.equal(new Set(dashboard.panels.map(({ id }) => id)).size, dashboard.panels.length);
   const taken = new Set();
   for (const { title, gridPos: { x, y, w, h } } of dashboard.panels)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Kubernetes manifest against the program: its arguments are taken, its probes are answered, and its times fit each other.
+// The Kubernetes manifest: the program accepts its arguments and answers its probes, and its times are consistent.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
@@ -11,7 +11,7 @@ const [deployment, service] = JSON.parse(execFileSync('/usr/bin/python3', ['-c',
 const { spec: pod, metadata } = deployment.spec.template;
 const [container] = pod.containers;
 
-test('manifest: the program takes the arguments', () => {
+test('manifest: the program accepts the arguments', () => {
   execFileSync(EYELET, [...container.args, '--help']);
 });
 
@@ -25,7 +25,7 @@ test('manifest: probes are answered without a key', async () => {
   }
 });
 
-test('manifest: answers have the time to end, and ports and labels agree', () => {
+test('manifest: answers have time to complete, and ports and labels agree', () => {
   const drain = Number(container.args.find((arg) => arg.startsWith('--drain-seconds=')).split('=')[1]);
   const pause = Number(container.lifecycle.preStop.exec.command[1]);
   assert.ok(pod.terminationGracePeriodSeconds >= pause + drain + 5);

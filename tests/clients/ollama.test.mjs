@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ollama's own library against the server, on the port for its clients; then requests as applications send them.
+// Ollama's library on the port for its clients, then requests as applications send them.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -69,7 +69,7 @@ test('generate, with a schema', async () => {
   assert.match(warnings[0], /uniqueItems/);
 });
 
-test('the same answer as by /v1, and the same counts', async () => {
+test('the same answer and counts as with /v1', async () => {
   const messages = [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${image('shapes-4.png')}` } }, { type: 'text', text: 'Describe this image.' }] }];
   const response = await post('/v1/chat/completions', { model: 'qwen3-vl:4b', temperature: 0, messages }, { 'Content-Type': 'application/json' });
   const { choices, usage } = await response.json();
@@ -84,7 +84,7 @@ test('length, and stop texts', async () => {
   assert.equal(cut.done_reason, 'length');
   assert.equal(cut.eval_count, 3);
   assert.equal((await ask({ stop: [' heart'] })).message.content, expected['shapes-4.png'].split(' heart')[0]);
-  assert.equal((await ask({ num_predict: 1000000 })).done_reason, 'stop'); // more than there is: no error
+  assert.equal((await ask({ num_predict: 1000000 })).done_reason, 'stop'); // more than the context: no error
 });
 
 test('loaded and unloaded', async () => {
@@ -98,7 +98,7 @@ test('loaded and unloaded', async () => {
   assert.equal((await client.ps()).models.length, 1);
 });
 
-test('keep_alive: longer than --idle-unload, never shorter, or for ever', async () => {
+test('keep_alive: longer than --idle-unload, never shorter, or forever', async () => {
   const seconds = async (keep_alive) => {
     await client.generate({ model: question.model, prompt: '', keep_alive });
     return (new Date((await client.ps()).models[0].expires_at) - Date.now()) / 1000;
@@ -108,7 +108,7 @@ test('keep_alive: longer than --idle-unload, never shorter, or for ever', async 
   assert.ok((await seconds(-1)) > 1e9);
 });
 
-test('pull of what is served; of others, delete and embed are refused', async () => {
+test('pull of a served model succeeds; other pulls, delete and embed are refused', async () => {
   assert.equal((await client.pull({ model: 'qwen3-vl:4b' })).status, 'success');
   const seen = [];
   for await (const { status } of await client.pull({ model: 'qwen3-vl', stream: true })) seen.push(status);
@@ -119,7 +119,7 @@ test('pull of what is served; of others, delete and embed are refused', async ()
   await assert.rejects(client.embed({ model: 'qwen3-vl:4b', input: 'x' }), { status_code: 400, message: /does not support embedding/ });
 });
 
-test('errors in Ollama\'s words', async () => {
+test('errors have Ollama\'s messages', async () => {
   await assert.rejects(client.chat({ model: 'llama3', messages: about('word-2.jpg') }),
     { status_code: 404, message: /^model 'llama3' not found, try pulling it first \(served here: Qwen\/Qwen3-VL-4B-Instruct-FP8\)$/ });
   await assert.rejects(client.chat({ ...question, think: true, messages: about('word-2.jpg') }), { status_code: 400, message: '"qwen3-vl:4b" does not support thinking' });
@@ -130,7 +130,7 @@ test('errors in Ollama\'s words', async () => {
   assert.deepEqual([nameless.status, await nameless.json()], [400, { error: 'model is required' }]);
 });
 
-test('a chat that is too long loses its oldest messages, and says so', async () => {
+test('a chat that is too long loses its oldest messages, with a warning', async () => {
   const history = Array.from({ length: 40 }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user', content: 'word '.repeat(200) }));
   const messages = [{ role: 'system', content: 'S' }, ...history, ...about('shapes-4.png')];
   const response = await post('/api/chat', { ...question, messages, stream: false });
@@ -150,11 +150,11 @@ test('a client that hangs up ends its answer', async () => {
 
 for (const name of ['qwen3-vl', 'qwen3-vl:latest', 'Qwen3-VL:4B', 'qwen3-vl:4b-instruct', 'qwen3-vl:4b-fp8', 'Qwen/Qwen3-VL-4B-Instruct-FP8:latest',
   'hf.co/Qwen/Qwen3-VL-4B-Instruct-FP8', 'hf.co/Qwen/Qwen3-VL-4B-Instruct-FP8:fp8'])
-  test(`the model is called ${name}`, async () => {
+  test(`${name} names the model`, async () => {
     assert.equal((await post('/api/show', { model: name })).status, 200);
   });
 for (const name of ['qwen3-vl:8b', 'qwen3-vl:4b-thinking', 'qwen3-vl:4b-bf16', 'qwen3-vl:4b-q4_K_M', 'hf.co/Qwen/Qwen3-VL-4B-Instruct-GGUF'])
-  test(`nothing is called ${name}`, async () => {
+  test(`${name} names no model`, async () => {
     assert.equal((await post('/api/show', { model: name })).status, 404);
   });
 
@@ -174,7 +174,7 @@ test('Frigate: show, then generate of two images with a stripped schema', async 
   assert.deepEqual(Object.keys(JSON.parse(response)), ['title', 'score']);
 });
 
-test('LLM Vision: images also at the top, a prompt that is a list', async () => {
+test('LLM Vision: images also at the top level, a prompt that is a list', async () => {
   assert.equal((await fetch(`${url}/api/tags`)).status, 200);
   const { message } = await answer('/api/chat', { model: 'qwen3-vl:4b', messages: about('shapes-4.png'), system: 'S', prompt: ['x'], images: [image('shapes-4.png')],
     stream: false, keep_alive: 5, options: { num_predict: 100, temperature: 0, top_p: 0.9, num_ctx: 2048 } });
@@ -193,7 +193,7 @@ test('Home Assistant: tools in a stream, a result in the history', async () => {
   assert.equal(all.at(-1).done, true);
 });
 
-test('PhotoPrism: unknown extras, the last object holds the text', async () => {
+test('PhotoPrism: unknown members; the last object has the text', async () => {
   const { response } = await answer('/api/generate', { id: '1', version: 'latest', schema: '', model: 'qwen3-vl:4b', suffix: '', system: 'S', prompt: 'Describe this image.',
     images: [image('word-2.jpg')], format: 'json', options: { stop: ['\n\n'], num_predict: 200 }, stream: false });
   assert.ok(response.startsWith('{'));
@@ -240,7 +240,7 @@ test('llama.cpp\'s completion, template and tokens', async () => {
   assert.deepEqual([refused.status, (await refused.json()).error.type], [501, 'not_supported_error']);
 });
 
-test('curl -d sends no JSON type: taken on /api, but not of a page', async () => {
+test('curl -d sends no JSON type: accepted on /api, but not from a web page', async () => {
   const type = { 'Content-Type': 'application/x-www-form-urlencoded' };
   assert.equal((await post('/api/show', { model: 'qwen3-vl:4b' }, type)).status, 200);
   assert.equal((await post('/api/show', { model: 'qwen3-vl:4b' }, { ...type, Origin: 'http://evil.example' })).status, 403);
@@ -248,7 +248,7 @@ test('curl -d sends no JSON type: taken on /api, but not of a page', async () =>
   assert.equal((await post('/api/show', { model: 'qwen3-vl:4b' }, { Origin: 'http://localhost:3000', 'Content-Type': 'application/json' })).status, 200);
 });
 
-test('the main port keeps its key, which may come as x-api-key', async () => {
+test('the main port needs its key, which may be in x-api-key', async () => {
   assert.deepEqual(await (await fetch(`${server.url}/api/tags`)).json(), { error: 'unauthorized' });
   assert.equal((await fetch(`${server.url}/api/tags`, { headers: { 'x-api-key': 'k' } })).status, 200);
   assert.equal((await fetch(`${server.url}/api/tags`, { headers: { authorization: 'bearer k' } })).status, 200);

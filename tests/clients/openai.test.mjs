@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The openai library against the server, as its users call it.
+// The openai library against the server.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -15,7 +15,7 @@ const examples = `${root}/examples`;
 const expected = JSON.parse(readFileSync(`${examples}/expected.json`));
 const LONG = { ignore_eos: true, max_tokens: 3000 }; // an answer that does not end by itself
 let server, client, model;
-let slow, slowly; // another server and its client: of answers that are cut
+let slow, slowly; // another server and its client, for answers that are cancelled
 
 const clientOf = ({ url }) => new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 });
 
@@ -44,7 +44,7 @@ async function collect(stream) {
   return chunks;
 }
 
-/* What a call throws: an error of the library's own class, with the server's words in it. */
+/* Checks the error of a call: its class, status, param and message. */
 async function refused(call, kind, { status, param, says: pattern }) {
   const error = await call.then(() => assert.fail('it was answered'), (thrown) => thrown);
   assert.ok(error instanceof kind, `${error.constructor.name} instead of ${kind.name}: ${error.message}`);
@@ -55,7 +55,7 @@ async function refused(call, kind, { status, param, says: pattern }) {
 
 // ---- models ----
 
-test('models.list: the names it is served by, with max_model_len', async () => {
+test('models.list: the served names, with max_model_len', async () => {
   const list = await client.models.list();
   assert.deepEqual(list.data.map((m) => m.id), ['demo', 'also-demo']);
   assert.ok(list.data[0].max_model_len >= 1024);
@@ -117,7 +117,7 @@ test('chat: several images, a system message and an earlier turn', async () => {
   assert.ok(answer.choices[0].message.content.length > 0);
 });
 
-test('chat: a stream says what the whole answer says', async () => {
+test('chat: a stream has the text of the whole answer', async () => {
   const chunks = await collect(await ask({ stream: true, stream_options: { include_usage: true } }));
   assert.equal(chunks[0].choices[0].delta.role, 'assistant');
   assert.equal(chunks.map((c) => c.choices[0]?.delta.content || '').join(''), expected['shapes-4.png']);
@@ -129,7 +129,7 @@ test('chat: a stream says what the whole answer says', async () => {
   assert.equal(new Set(chunks.map((c) => c.id)).size, 1);
 });
 
-test("chat: the library's own stream helper puts the message together", async () => {
+test("chat: the library's stream helper assembles the message", async () => {
   const runner = client.chat.completions.stream({ model, temperature: 0, messages: describe('shapes-4.png') });
   assert.equal(await runner.finalContent(), expected['shapes-4.png']);
 });
@@ -142,12 +142,12 @@ test('chat: n answers, whole and streamed', async () => {
     assert.equal(chunks.flatMap((c) => c.choices).filter((c) => c.index === index).map((c) => c.delta.content || '').join(''), expected['shapes-4.png']);
 });
 
-test('chat: a seed gives the same answer again', async () => {
+test('chat: a seed makes answers reproducible', async () => {
   const [a, b] = [await ask({ temperature: 1.5, seed: 7 }), await ask({ temperature: 1.5, seed: 7 })];
   assert.equal(a.choices[0].message.content, b.choices[0].message.content);
 });
 
-test('chat: max_tokens and max_completion_tokens end it with "length"', async () => {
+test('chat: max_tokens and max_completion_tokens end the answer with "length"', async () => {
   for (const limit of [{ max_tokens: 3 }, { max_completion_tokens: 3 }]) {
     const answer = await ask(limit);
     assert.equal(answer.choices[0].finish_reason, 'length');
@@ -155,7 +155,7 @@ test('chat: max_tokens and max_completion_tokens end it with "length"', async ()
   }
 });
 
-test('chat: a stop text ends the answer and is not part of it, streamed too', async () => {
+test('chat: a stop text ends the answer and is not part of it, also in streams', async () => {
   const whole = expected['shapes-4.png'];
   const stop = ' and a pink';
   const before = whole.slice(0, whole.indexOf(stop));
@@ -208,7 +208,7 @@ test('chat: a request with tools is answered; tool_choice none too', async () =>
   assert.ok((await ask({ tools, messages: turn })).usage.prompt_tokens > 50);
 });
 
-// ---- answers that keep to a form ----
+// ---- structured output ----
 
 const Shape = z.object({
   kind: z.enum(['circle', 'square', 'triangle']),
@@ -223,7 +223,7 @@ const Weather = z.object({ place: z.string().max(16), unit: z.enum(['C', 'F']), 
 const weather = zodFunction({ name: 'get_weather', parameters: Weather });
 const ping = { type: 'function', function: { name: 'ping', strict: true, parameters: { type: 'object', properties: {}, additionalProperties: false } } };
 
-test('parse: an answer by a zod schema, at any temperature', async () => {
+test('parse: an answer with a zod schema, at any temperature', async () => {
   for (const more of [{ max_tokens: 600 }, ...Array.from({ length: 6 }, (_, seed) => ({ ...WILD, seed }))]) {
     const answer = await client.chat.completions.parse({ model, temperature: 0, messages: describe('shapes-4.png'), response_format: image_format, ...more });
     const { message, finish_reason } = answer.choices[0];
@@ -243,7 +243,7 @@ test('parse: the same streamed, with n and logprobs', async () => {
   }
 });
 
-test('parse: one that is cut says so', async () => {
+test('parse: an answer that is cut off is an error', async () => {
   await assert.rejects(client.chat.completions.parse({ model, messages: says('Hello'), response_format: image_format, max_tokens: 3 }), LengthFinishReasonError);
 });
 
@@ -296,7 +296,7 @@ test('tool_choice that names a function, streamed', async () => {
   }
 });
 
-test('completions: text goes on, whole, streamed and with echo', async () => {
+test('completions: text is continued, whole, streamed and with echo', async () => {
   const prompt = 'A red circle and a';
   const whole = await client.completions.create({ model, prompt, max_tokens: 8, temperature: 0 });
   assert.equal(whole.object, 'text_completion');
@@ -309,7 +309,7 @@ test('completions: text goes on, whole, streamed and with echo', async () => {
   assert.equal(two.choices.length, 2);
 });
 
-test('many at once: each answer is what it is alone', async () => {
+test('concurrent requests: each answer equals the one given alone', async () => {
   const names = Object.keys(expected).filter((name) => name.startsWith('shapes'));
   const alone = [];
   for (const name of names) alone.push((await ask({ messages: describe(name) })).choices[0].message.content);
@@ -317,13 +317,13 @@ test('many at once: each answer is what it is alone', async () => {
   assert.deepEqual(together.map((a) => a.choices[0].message.content), [...alone, ...alone]);
 });
 
-// ---- hanging up ----
+// ---- cancelling ----
 
-test('abort in mid-stream: the server stops its work', async () => {
+test('abort during a stream: the server stops generating', async () => {
   const aborted = await slow.metric('vllm:request_success_total', 'finished_reason="abort"');
   const stream = await ask({ ...LONG, stream: true }, slowly);
   let pieces = 0;
-  for await (const chunk of stream) if (chunk.choices[0]?.delta.content && ++pieces === 3) break; // the library hangs up
+  for await (const chunk of stream) if (chunk.choices[0]?.delta.content && ++pieces === 3) break; // leaving the loop aborts the request
   assert.equal(pieces, 3);
   await idle();
   assert.equal(await slow.metric('vllm:request_success_total', 'finished_reason="abort"'), aborted + 1);
@@ -338,7 +338,7 @@ test('abort by a signal, before the first word', async () => {
   await idle();
 });
 
-test('a dozen hang up together and nothing is left of them', async () => {
+test('a dozen concurrent aborts leak nothing', async () => {
   const used = await slow.metric('eyelet_kv_blocks_used');
   await Promise.all(Array.from({ length: 12 }, async () => {
     const stream = await ask({ ...LONG, stream: true }, slowly);
@@ -360,9 +360,9 @@ const errors = [
   ['top_logprobs out of range', { logprobs: true, top_logprobs: 21 }, BadRequestError, 400, 'top_logprobs', /20/],
   ['no messages', { messages: [] }, BadRequestError, 400, 'messages', /messages/],
   ['an unknown role', { messages: [{ role: 'wizard', content: 'x' }] }, BadRequestError, 400, 'messages[0].role', /wizard/],
-  ['an image that is none', { messages: says({ type: 'image_url', image_url: { url: 'data:image/png;base64,bm90IGEgcGljdHVyZQ==' } }, 'x') },
+  ['a text as an image', { messages: says({ type: 'image_url', image_url: { url: 'data:image/png;base64,bm90IGEgcGljdHVyZQ==' } }, 'x') },
     BadRequestError, 400, 'messages[0].content[0].image_url.url', /image/i],
-  ['base64 that is none', { messages: says({ type: 'image_url', image_url: { url: 'data:image/png;base64,####' } }, 'x') },
+  ['invalid base64', { messages: says({ type: 'image_url', image_url: { url: 'data:image/png;base64,####' } }, 'x') },
     BadRequestError, 400, 'messages[0].content[0].image_url.url', /base64/],
   ['an image from the network', { messages: says({ type: 'image_url', image_url: { url: 'http://example.com/a.png' } }, 'x') },
     BadRequestError, 400, 'messages[0].content[0].image_url.url', /allowed-media-domains/],
@@ -372,7 +372,7 @@ const errors = [
   ['a prompt that is too long', { messages: says('a circle '.repeat(20000)) }, BadRequestError, 400, undefined, /maximum context length is \d+ tokens/],
   ['a video', { messages: says({ type: 'video_url', video_url: { url: 'data:video/mp4;base64,AAAA' } }) }, BadRequestError, 400, undefined, /video_url/],
   ['tool_choice required without tools', { tool_choice: 'required' }, BadRequestError, 400, 'tool_choice', /tools/],
-  ['a tool that is not there', { tool_choice: { type: 'function', function: { name: 'g' } }, tools: [{ type: 'function', function: { name: 'f' } }] },
+  ['an unknown tool', { tool_choice: { type: 'function', function: { name: 'g' } }, tools: [{ type: 'function', function: { name: 'f' } }] },
     BadRequestError, 400, 'tool_choice.function.name', /does not match any/],
   ['a tool whose schema says what is not supported', { tool_choice: 'required', tools: [{ type: 'function', function: { name: 'f', parameters: { not: {} } } }] },
     BadRequestError, 400, 'tools[0].function.parameters', /"not" is not supported/],
@@ -388,17 +388,17 @@ for (const [what, request, kind, status, param, pattern] of errors)
 test('refused: vision tokens in a completion', () =>
   refused(client.completions.create({ model, prompt: '<|vision_start|><|image_pad|><|vision_end|>' }), BadRequestError, { status: 400, says: /vision|image/i }));
 
-test('refused: a path that is not there', () => refused(client.moderations.create({ input: 'x' }), NotFoundError, { status: 404, says: /moderations|404/ }));
+test('refused: an unknown path', () => refused(client.moderations.create({ input: 'x' }), NotFoundError, { status: 404, says: /moderations|404/ }));
 
-test('after all that, the server is as it was', async () => {
+test('after all that, the server still works', async () => {
   await Promise.all([idle(server), idle(slow)]);
   assert.equal((await ask()).choices[0].message.content, expected['shapes-4.png']);
   for (const one of [server, slow]) assert.equal(await one.metric('vllm:request_success_total', 'finished_reason="error"'), 0);
 });
 
-// ---- keys and strictness, by a server of their own ----
+// ---- keys and strictness, with separate servers ----
 
-test('a key is asked for, checked and enough', async (t) => {
+test('a key is required, checked and sufficient', async (t) => {
   const locked = await startServer('--api-key', 'sesame', '--strict');
   t.after(() => locked.stop());
   const by = (apiKey) => new OpenAI({ baseURL: `${locked.url}/v1`, apiKey, maxRetries: 0 });
@@ -411,7 +411,7 @@ test('a key is asked for, checked and enough', async (t) => {
   assert.equal((await fetch(`${locked.url}/metrics`)).status, 401);
 });
 
-test('a full queue is an error that the library would try again', async (t) => {
+test('a full queue is an error that the library would retry', async (t) => {
   const narrow = await startServer('--max-num-seqs', '1', '--max-num-queued-reqs', '1', ...SLOW);
   t.after(() => narrow.stop());
   const by = clientOf(narrow);

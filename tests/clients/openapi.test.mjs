@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// /openapi.json against the server and the documents: its schemas compile, every request that docs/guides/*.md send is one that it describes, with
-// no field that it does not know, and the server's answers are as it says. That it has every route is tests/server/test_openapi.c's.
+// /openapi.json against the server and the documents: its schemas compile, it describes every request of docs/guides/*.md with all its
+// fields, and the server's answers match it. tests/server/test_openapi.c checks that it has every route.
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -27,12 +27,12 @@ const operation = (method, path) => {
   assert.ok(item?.[method], `${method} ${path} is not described`);
   return item[method];
 };
-/* Its schemas refer to one another by #/components/…, which is in the document. */
+/* Schemas refer to one another by #/components/…, which is within the document. */
 const absolute = (schema) => JSON.parse(JSON.stringify(schema).replaceAll('"#/', '"openapi#/'));
 const requestSchema = (path) => absolute(operation('post', path).requestBody.content['application/json'].schema);
 const replySchema = (method, path) => absolute(Object.entries(operation(method, path).responses)[0][1].content['application/json'].schema);
 
-/* A request may have no field at its top that is not described. */
+/* Every top-level field of the request must be described. */
 function checkRequest(path, body, where) {
   const schema = requestSchema(path), name = /schemas\/(\w+)$/.exec(schema.$ref ?? '')?.[1];
   const known = name ? document.components.schemas[name].properties : schema.properties;
@@ -46,7 +46,7 @@ test('every schema compiles', () => {
     assert.ok(!ajv.validate(requestSchema('/v1/chat/completions'), body), JSON.stringify(body));
 });
 
-/* [path, body] of each request that a block of shell sends with curl: -d '…', or -d @FILE of a here-document before it. */
+/* [path, body] of each request that a shell block sends with curl: -d '…', or -d @FILE from an earlier here-document. */
 function* shellRequests(text) {
   const files = new Map();
   for (const [, file, body] of text.matchAll(/cat >\s?(\S+) <<'?END'?\n([^]*?)\nEND/g)) files.set(file, body);
@@ -57,7 +57,7 @@ function* shellRequests(text) {
   }
 }
 
-test('the requests of the documents are as it says', () => {
+test('the requests of the documents match it', () => {
   let requests = 0;
   for (const name of ['../README.md', ...readdirSync(`${root}/docs/guides`).filter((file) => file.endsWith('.md')).map((file) => `guides/${file}`)]) {
     const text = readFileSync(`${root}/docs/${name}`, 'utf8');
@@ -65,7 +65,7 @@ test('the requests of the documents are as it says', () => {
       for (const [path, body] of shellRequests(block)) {
         let parsed;
         try { parsed = JSON.parse(body); } catch { assert.fail(`${name}: the body for ${path} is no JSON: ${body.slice(0, 200)}`); }
-        if (Array.isArray(parsed.messages) && !parsed.messages.length) continue; // api.md shows what is said of it
+        if (Array.isArray(parsed.messages) && !parsed.messages.length) continue; // api.md shows the error of such a request
         checkRequest(path, parsed, name);
         requests++;
       }
@@ -95,7 +95,7 @@ const cases = [
   ['/api/show', { model: 'demo' }],
 ];
 for (const [path, body] of cases)
-  test(`POST ${path}: the answer is as it says`, async () => {
+  test(`POST ${path}: the answer matches it`, async () => {
     checkRequest(path, body, 'this test');
     const response = await fetch(server.url + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
     const reply = await response.json();
@@ -105,14 +105,14 @@ for (const [path, body] of cases)
 
 for (const path of ['/v1/models', '/models', '/v1/models/demo', '/props', '/slots', '/lora-adapters', '/api/version', '/api/tags', '/api/ps', '/api/status', '/health', '/ping', '/ready',
   '/version', '/eyelet/plan', '/openapi.json'])
-  test(`GET ${path}: the answer is as it says`, async () => {
+  test(`GET ${path}: the answer matches it`, async () => {
     const response = await fetch(server.url + path);
     assert.equal(response.status, 200);
     const described = path === '/v1/models/demo' ? '/v1/models/{model}' : path, reply = await response.json();
     assert.ok(ajv.validate(replySchema('get', described), reply), `${ajv.errorsText()}\n${JSON.stringify(reply).slice(0, 1000)}`);
   });
 
-test('errors are as it says, in each dialect', async () => {
+test('errors match it, in each dialect', async () => {
   for (const [path, body] of [['/v1/chat/completions', { messages: [] }], ['/v1/messages', {}], ['/api/chat', {}], ['/completion', {}], ['/v1/responses', {}], ['/tokenize', {}]]) {
     const response = await fetch(server.url + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
     const reply = await response.json(), schema = absolute(operation('post', path).responses.default.content['application/json'].schema);
@@ -121,7 +121,7 @@ test('errors are as it says, in each dialect', async () => {
   }
 });
 
-test('what is not supported says so with the status that it names', async () => {
+test('unsupported routes answer with the described status', async () => {
   for (const [path, methods] of Object.entries(document.paths))
     for (const [method, described] of Object.entries(methods)) {
       const status = Number(Object.keys(described.responses ?? { 200: 0 })[0]);

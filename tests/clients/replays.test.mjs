@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests recorded from applications' own code, sent again byte for byte (requests/README.md says from which).
+// Replays requests that were recorded from applications, byte for byte (requests/README.md lists the applications).
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import net from 'node:net';
@@ -14,7 +14,8 @@ before(async () => {
 });
 after(() => server?.stop());
 
-/* The file's bytes with the image where its mark is, and the two headers that depend on the place. */
+/* Reads a recorded request, inserts the image at its mark, and sets the two headers that depend on
+ * the server. */
 function request(name) {
   const recorded = readFileSync(`${folder}/${name}.http`, 'latin1');
   const at = recorded.indexOf('\r\n\r\n');
@@ -34,7 +35,7 @@ function unchunk(body) {
   }
 }
 
-/* {status, text}; null: it is not whole yet. */
+/* {status, text}; null: not complete yet */
 function reply(received) {
   const at = received.indexOf('\r\n\r\n');
   if (at < 0) return null;
@@ -52,18 +53,18 @@ function replay(name) {
       received += more;
       const whole = reply(received);
       if (whole) socket.destroy(), resolve(whole);
-    }).on('error', reject).on('end', () => reject(new Error(`${name}: the answer broke off: ${received.slice(0, 300)}`)));
+    }).on('error', reject).on('end', () => reject(new Error(`${name}: the answer ended early: ${received.slice(0, 300)}`)));
   });
 }
 
-/* What an answer said, in any of the dialects, whole or as a stream. */
+/* The text of an answer in any dialect, whole or streamed. */
 function said(text) {
   const pieces = text.startsWith('data:') ? text.split('\n').filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)))
     : text.trim().split('\n').map((line) => JSON.parse(line));
   return pieces.map((r) => r.response ?? r.message?.content ?? r.choices?.[0]?.message?.content ?? r.choices?.[0]?.delta?.content ?? '').join('');
 }
 
-/* By the last word of a file's name: what its application reads. */
+/* What the application reads, by the last word of the file's name. */
 const wanted = {
   show: (text) => assert.ok(JSON.parse(text).capabilities.includes('vision')),
   tags: (text) => assert.equal(JSON.parse(text).models[0].name, 'qwen3-vl:4b'),
@@ -76,7 +77,7 @@ const wanted = {
   messages: (text) => assert.ok(JSON.parse(text).stop_reason && Array.isArray(JSON.parse(text).content)),
   response: (text) => assert.match(text, /^event: response\.created\n[^]*event: response\.completed\n[^]*"usage":\{"input_tokens":/),
   describe: (text) => assert.match(said(text), /FRAGILE/),
-  review: (text) => assert.match(said(text), /^\{"title":/), // it may be cut: 60 tokens
+  review: (text) => assert.match(said(text), /^\{"title":/), // 60 tokens may cut it off
   chat: (text) => assert.equal(typeof said(text), 'string'),
   stream: (text) => assert.ok(text.includes('"done":true') || text.trimEnd().endsWith('data: [DONE]')),
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two servers behind nginx with the configuration of packaging/nginx, under load: one is killed, comes back, and the other is replaced.
+// Two servers behind nginx with the configuration of packaging/nginx, under load: one is killed and comes back, and
+// the other is replaced.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +27,7 @@ async function freePort() {
   return port;
 }
 
-/* The configuration that people are given, with ports that are free here. */
+/* Writes the shipped configuration with free ports. */
 function writeConfiguration(port) {
   const site = readFileSync(`${root}/packaging/nginx/eyelet.conf`, 'utf8')
     .replace('127.0.0.1:8001', `127.0.0.1:${first.port}`).replace('127.0.0.1:8002', `127.0.0.1:${second.port}`).replace('listen 8000', `listen 127.0.0.1:${port}`);
@@ -58,7 +59,7 @@ function post(k, more) {
   });
 }
 
-/* Clients that ask on and on: {stop()} gives {answers, failures, slowest in ms}. */
+/* Clients that ask until stop(), which returns {answers, failures, slowest in ms}. */
 function load() {
   const seen = { answers: 0, failures: [], slowest: 0 };
   let on = true;
@@ -112,7 +113,7 @@ test('it comes back and gets requests again', async (t) => {
   await underLoad('one came back', t, () => until(async () => (await answered(second)) > CLIENTS, 'the server that came back answers'));
 });
 
-test('one is told to stop under load: no request is lost, and no stream', async (t) => {
+test('one is stopped under load: no request and no stream is lost', async (t) => {
   await underLoad('one replaced', t, async () => {
     const streams = await Promise.all(images.map((_, k) => post(k, { stream: true })));
     const stopped = first.stop();

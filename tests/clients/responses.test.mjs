@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenAI's Responses with the openai library, as its users call it.
+// OpenAI's Responses with the openai library.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -52,7 +52,7 @@ test('streamed: the same text; events in order, ids and numbers without gaps', a
   assert.equal(response.id, events[0].response.id);
 });
 
-test('responses.stream: finalResponse is what a whole answer is', async () => {
+test('responses.stream: finalResponse equals a whole answer', async () => {
   const final = await client.responses.stream({ ...question, input: about('shapes-4.png') }).finalResponse();
   const whole = await ask();
   assert.equal(final.output[0].content[0].text, whole.output_text);
@@ -66,7 +66,7 @@ test('responses.parse: an object of the schema', async () => {
   assert.deepEqual(Shapes.parse(output_parsed), output_parsed);
 });
 
-test('the same text and counts as by chat', async () => {
+test('the same text and counts as with chat', async () => {
   const { image_url } = image('shapes-4.png');
   const messages = [{ role: 'user', content: [{ type: 'image_url', image_url: { url: image_url } }, { type: 'text', text: 'Describe this image.' }] }];
   const chat = await client.chat.completions.create({ ...question, messages });
@@ -77,7 +77,7 @@ test('the same text and counts as by chat', async () => {
   assert.equal(counted.input_tokens, chat.usage.prompt_tokens);
 });
 
-test('instructions and system items make one system message, as chat has it', async () => {
+test('instructions and system items make one system message, as in chat', async () => {
   const rendered = await client.post('/chat/completions/render', { body: { messages: [{ role: 'system', content: 'A\n\nB' }, { role: 'user', content: 'hi' }] } });
   const counted = await client.responses.inputTokens.count({ model: 'demo', instructions: 'A', input: [{ role: 'developer', content: 'B' }, { role: 'user', content: 'hi' }] });
   assert.equal(counted.input_tokens, rendered.prompt_tokens);
@@ -128,7 +128,7 @@ test('retrieve, input items and delete, for the same key only; store false', asy
   await isGone(client.responses.create({ ...question, input: [{ type: 'item_reference', id: unkept.output[0].id }] }));
 });
 
-test('a cut answer is incomplete; logprobs; more than the context holds is clipped', async () => {
+test('an answer that is cut off is incomplete; logprobs; more than the context is clipped', async () => {
   const cut = await ask({ max_output_tokens: 2 });
   assert.deepEqual([cut.status, cut.incomplete_details.reason, cut.output[0].status], ['incomplete', 'max_output_tokens', 'incomplete']);
   const likely = await ask({ include: ['message.output_text.logprobs'], top_logprobs: 2, max_output_tokens: 100000 });
@@ -138,7 +138,7 @@ test('a cut answer is incomplete; logprobs; more than the context holds is clipp
   assert.ok(likely.output_text.startsWith(logprobs[0].token));
 });
 
-test('errors: codes that are texts', async () => {
+test('errors have text codes', async () => {
   await assert.rejects(ask({ model: 'gpt-4o' }), (e) => e instanceof NotFoundError && e.code === 'model_not_found');
   await assert.rejects(ask({ input: 'word '.repeat(9000) }), (e) => e instanceof BadRequestError && e.code === 'context_length_exceeded');
   await assert.rejects(ask({ background: true }), (e) => e instanceof BadRequestError && e.code === 'unsupported_value' && e.param === 'background');

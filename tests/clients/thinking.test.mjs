@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The demo model under a template that opens a thought, as Qwen3-VL-Thinking's does: thoughts and text by all dialects.
+// The demo model with a template that opens a thought, like Qwen3-VL-Thinking's: thoughts and text in all dialects.
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ async function ollama(more) {
   return { status: reply.status, body: await reply.json() };
 }
 
-test('thinking: what comes before </think> is reasoning_content, streamed alike', async () => {
+test('thinking: the text before </think> is reasoning_content, also in streams', async () => {
   const { choices: [{ message }], usage } = await ask({ thinking_token_budget: 4 });
   assert.ok(message.reasoning_content.length > 0);
   assert.equal(message.reasoning, message.reasoning_content);
@@ -52,13 +52,13 @@ test('thinking: what comes before </think> is reasoning_content, streamed alike'
   assert.deepEqual(await stream({ thinking_token_budget: 4 }), { thought: message.reasoning_content, text: message.content });
 });
 
-test('thinking: without an end all of it is a thought, and content is empty, not null', async () => {
+test('thinking: without </think> the whole answer is a thought, and content is empty, not null', async () => {
   const { choices: [{ message }] } = await ask({ max_tokens: 3 });
   assert.ok(message.reasoning_content.length > 0);
   assert.equal(message.content, '');
 });
 
-test('thinking: off by enable_thinking, reasoning_effort and a budget of 0', async () => {
+test('thinking: disabled by enable_thinking, reasoning_effort and a budget of 0', async () => {
   for (const off of [{ chat_template_kwargs: { enable_thinking: false } }, { reasoning_effort: 'none' }, { thinking_token_budget: 0 }]) {
     const { choices: [{ message }] } = await ask(off);
     assert.ok(!('reasoning_content' in message), JSON.stringify(off));
@@ -68,7 +68,7 @@ test('thinking: off by enable_thinking, reasoning_effort and a budget of 0', asy
   assert.ok(!('reasoning_content' in message));
 });
 
-test('thinking: a schema holds behind the thought', async () => {
+test('thinking: a schema applies after the thought', async () => {
   const { choices: [{ message }] } = await ask({
     thinking_token_budget: 4, response_format: { type: 'json_schema', json_schema: { name: 'a', schema: { type: 'object', properties: { n: { type: 'integer', enum: [1, 2] } }, required: ['n'] } } } });
   assert.ok(message.reasoning_content.length > 0);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Load on a running server: load SERVER [--short] [--no-memory] [--requests N] [--clients N]
- * [--seed N] [--second DIR]
- *
- * Starts `SERVER serve` with the demo model, asks for the truth one by one, then runs many clients
- * at once, who speak all dialects. A third of them hang up in the middle, a tenth never read; half
- * of all requests are malformed. Afterwards all must be as it was. With --second there is another
- * model, of which only one is loaded at a time, and both are asked. Exit status: 0 all marks were
- * reached, 1 some were not. --short has no marks on time and memory. */
+/* load SERVER [--short] [--no-memory] [--requests N] [--clients N] [--seed N] [--second DIR]: a
+ * load test of the server. Starts `SERVER serve` with the demo model, asks each question alone for
+ * the expected answers, then runs many concurrent clients in all dialects. A third of them
+ * disconnect midway, a tenth never read; half of all requests are malformed. Afterwards nothing may
+ * be left over. --second adds a model; both are asked, and only one is loaded at a time. --short
+ * has no limits on time and memory. Exit status: 0 if all limits were kept, else 1. */
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -21,8 +19,8 @@
 enum { MAX_REQUESTS = 1000000, MAX_CLIENTS = 240 };
 enum { READY_SECONDS = 300, STOP_SECONDS = 300, CALM_SECONDS = 300 };
 #define HEALTH_P99 0.05         /* seconds */
-#define MEMORY_MARGIN (8 << 20) /* bytes that may have come to stay */
-#define UNREAD_SECONDS 40       /* the server gives a client that does not read 30 s */
+#define MEMORY_MARGIN (8 << 20) /* bytes that memory may grow */
+#define UNREAD_SECONDS 40       /* a client that does not read has 30 s */
 
 struct settings {
     const char *server, *second; /* second: NULL */
@@ -31,7 +29,7 @@ struct settings {
     bool brief, no_memory;
 };
 
-/* What the server says of itself. */
+/* The server's metrics. */
 struct state {
     double running, waiting, blocks, budget, preemptions, vision_runs;
     struct child_memory memory;
@@ -39,17 +37,17 @@ struct state {
 
 struct load {
     const struct settings *settings;
-    struct buf machine; /* before the run */
+    struct buf machine; /* description of the machine, before the run */
     struct child child;
     struct wire_target to;
     struct valid_requests valid;
     struct sample sample;
     struct state before, after;
     struct tally tally;
-    size_t missed; /* marks */
+    size_t missed; /* number of broken limits */
 };
 
-/* ---- the server's own figures ---- */
+/* ---- metrics ---- */
 
 /* The sum over a metric's labels. */
 static double metric(const char *text, const char *name)
@@ -90,7 +88,7 @@ static bool is_calm(const struct state *s)
     return s->running == 0 && s->waiting == 0 && s->blocks == 0 && s->budget == 0;
 }
 
-/* Waits until nothing goes on. */
+/* Waits until the server is idle. */
 static bool calm_down(const struct load *l, struct state *out)
 {
     double until = seconds_now() + CALM_SECONDS;
@@ -145,8 +143,7 @@ static bool run_crew(struct load *l, size_t n_requests, uint64_t seed, double un
     return load_clients_run(&options, tally) || ey_fail(e, EY_IO, "the server died");
 }
 
-/* Once through everything, so that what is kept on purpose (caches, pools of memory) is there
- * before the run. */
+/* Runs all requests once, so that caches and memory pools are filled before the run. */
 static bool warm_up(struct load *l, ey_err *e)
 {
     struct tally ignored = {.equal = 0};

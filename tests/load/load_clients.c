@@ -18,35 +18,34 @@ enum {
     SLOW_PIECES = 8,
     SHOWN_BYTES = 240,
 };
-#define PROBE_SECONDS 0.02 /* from one /health to the next */
+#define PROBE_SECONDS 0.02 /* between two requests to /health */
 #define PROBE_PATIENCE 60.0
-#define PATIENCE \
-    240.0 /* a client waits so long for an answer; the queue in front of it may be long */
-#define LATEST_LEAVE 1.5 /* a client that leaves does so until then */
+#define PATIENCE 240.0   /* seconds that a client waits for an answer; the queue may be long */
+#define LATEST_LEAVE 1.5 /* seconds within which leaving clients disconnect */
 #define LATEST_LEAVE_BYTES 8000
-#define UNREAD_GRACE 10.0 /* what lies between the two sides comes within this */
-#define SLOW_SECONDS 0.05 /* from one piece of a slow body to the next */
+#define UNREAD_GRACE 10.0 /* seconds for buffered bytes to arrive */
+#define SLOW_SECONDS 0.05 /* between two pieces of a slow body */
 
 struct task {
     bool good;
     bool stream, slow;
-    bool leaves;   /* hangs up in the middle, */
-    double moment; /* after so many seconds, or, below 0, bytes of the answer */
-    size_t which;  /* of the goods, or of the kinds */
+    bool leaves;   /* disconnects midway */
+    double moment; /* after so many seconds or, if negative, bytes of the answer */
+    size_t which;  /* index of the valid request, or kind of the malformed one */
 };
 
 struct client {
-    bool never_reads; /* what it is answered */
+    bool never_reads; /* of its replies */
     enum { IDLE, PAUSED, ASKING, DRAINING } state;
     struct task task;
     struct wire wire;
-    bool used;            /* the connection had requests before */
-    bool second;          /* the second reply is read */
-    double since, resume; /* of the request; PAUSED: it is sent again then */
-    double piece_at;      /* the next piece of a slow body may go then */
-    double leave_at;      /* 0: it stays */
-    size_t unread;        /* bytes that lie there, */
-    double unread_since;  /* and since when so many */
+    bool used;            /* the connection has had requests */
+    bool second;          /* the second reply is being read */
+    double since, resume; /* start of the request; PAUSED: when it is sent again */
+    double piece_at;      /* when the next piece of a slow body may be sent */
+    double leave_at;      /* 0: never */
+    size_t unread;        /* received bytes that were not read */
+    double unread_since;  /* since when this number */
     struct buf request;
     struct malformed bad;
     struct chat_answer answer;
@@ -55,7 +54,7 @@ struct client {
 struct probe {
     struct wire wire;
     struct buf request;
-    double since, next; /* since 0: none is under way */
+    double since, next; /* since 0: no request is running */
     size_t n;
 };
 
@@ -66,8 +65,8 @@ struct load_clients {
     struct client *client;
     struct pollfd *poll;
     struct probe probe;
-    size_t good_left, bad_left; /* requests that nobody has taken yet */
-    size_t taken;               /* good ones that were */
+    size_t good_left, bad_left; /* requests that no client has taken yet */
+    size_t taken;               /* valid requests taken so far */
     size_t remarks;
 };
 
@@ -107,7 +106,7 @@ static void remark_reply(struct load_clients *clients, const struct client *c, c
            seconds_now() - c->since, SHOWN_BYTES, r->body.size ? r->body.data : "");
 }
 
-/* ---- taking a request ---- */
+/* ---- choosing a request ---- */
 
 static struct task take_good(struct load_clients *clients, const struct client *c)
 {
@@ -149,7 +148,7 @@ static const struct buf *request_of(const struct client *c)
     return c->task.good ? &c->request : &c->bad.bytes;
 }
 
-/* Sends the client's request, on the connection that it has if that can be. */
+/* Sends the client's request, on its open connection if possible. */
 static void send_request(struct load_clients *clients, struct client *c)
 {
     const struct buf *request = request_of(c);
@@ -178,7 +177,7 @@ static void take_task(struct load_clients *clients, struct client *c)
     send_request(clients, c);
 }
 
-/* ---- the end of a request ---- */
+/* ---- completing a request ---- */
 
 static void rest(struct client *c)
 {
@@ -213,7 +212,7 @@ static void end_good(struct load_clients *clients, struct client *c)
                g->truth.choice[0].text.size ? g->truth.choice[0].text.data : "(nothing)");
 }
 
-/* What came of a malformed one, as a MAY_BE. */
+/* The outcome of a malformed request, as a MAY_BE. */
 static unsigned outcome(const struct client *c)
 {
     const struct http_reply *r = &c->wire.reply;
@@ -235,7 +234,7 @@ static void end_bad(struct load_clients *clients, struct client *c)
     remark_reply(clients, c, "this may not be");
 }
 
-/* Another reply is to follow; whether that is so. */
+/* Starts reading the second reply, if there is one; returns whether there is. */
 static bool goes_on(struct client *c)
 {
     if (c->task.good || c->bad.then != THEN_READ_TWO || c->second ||
@@ -254,7 +253,7 @@ static void ask_again(struct load_clients *clients, struct client *c)
     clients->tally->waited++;
 }
 
-/* A server may close a connection on which nothing goes on, just when a request is sent. */
+/* Whether the server had closed the idle connection just before the request was sent. */
 static bool was_closed_before(const struct client *c)
 {
     bool may_be_cut = !c->task.good && (c->bad.may & MAY_BE_CUT);
@@ -295,7 +294,7 @@ static void leave(struct load_clients *clients, struct client *c)
 
 /* ---- clients that never read ---- */
 
-/* What lies between the two sides is read at last: it must be no whole answer. */
+/* Reads the buffered bytes at last, which must not be a whole answer. */
 static void end_unread(struct load_clients *clients, struct client *c)
 {
     const struct buf *body = &c->wire.reply.body;
@@ -331,7 +330,7 @@ static void tick_unread(struct load_clients *clients, struct client *c, double n
     }
 }
 
-/* ---- time passes ---- */
+/* ---- time ---- */
 
 static void send_pieces(struct client *c, double now)
 {
@@ -343,7 +342,7 @@ static void send_pieces(struct client *c, double now)
     c->piece_at = now + SLOW_SECONDS;
 }
 
-/* All bytes are out: what a malformed one does then. */
+/* After the last byte: the next step of a malformed request. */
 static void after_sending(struct client *c, double now)
 {
     if (c->task.good || c->wire.sent < c->bad.bytes.size || c->leave_at > 0) return;
@@ -400,7 +399,7 @@ static void step(struct load_clients *clients, struct client *c, short revents)
 
 /* ---- /health ---- */
 
-/* By turns on a new connection and on the one that is there. */
+/* Alternates between a new connection and the open one. */
 static void start_probe(struct load_clients *clients, double now)
 {
     struct probe *p = &clients->probe;
@@ -427,9 +426,9 @@ static void end_probe(struct load_clients *clients, double now)
     p->since = 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all clients ---- */
 
-/* Everything was taken, and only those that never read are still at it. */
+/* All requests are taken, and only clients that never read are left. */
 static bool is_last(const struct load_clients *clients)
 {
     if (clients->good_left || clients->bad_left) return false;
@@ -461,7 +460,7 @@ static void turn(struct load_clients *clients)
                                        0};
     for (size_t i = 0; i < n; i++)
         if (clients->client[i].wire.end != WIRE_OPEN || !clients->poll[i].events)
-            clients->poll[i].fd = -1; /* a closed one would wake it up for ever */
+            clients->poll[i].fd = -1; /* a closed descriptor would wake poll() forever */
     poll(clients->poll, n + 1, POLL_MS);
     wire_step(&clients->probe.wire, clients->poll[n].revents);
     end_probe(clients, seconds_now());

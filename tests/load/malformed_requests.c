@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that are wrong. */
+/* Makes malformed requests. */
 #include "load/malformed_requests.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const char path[] = "/v1/chat/completions";
 static const char hello[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \"Say hello.\"}], \"max_tokens\": 2}";
 
-/* What making one has at hand. */
+/* The inputs for making a request. */
 struct making {
     struct malformed *m;
     const struct wire_target *to;
@@ -54,7 +54,7 @@ static const char *one_of(const struct making *k, const char *const *choices, si
     return choices[rng_below(k->dice, n)];
 }
 
-/* The right request with one member more, or with other messages. */
+/* A valid request with an additional member or other messages. */
 static void post_with(const struct making *k, const char *member)
 {
     static const char messages[] =
@@ -102,7 +102,7 @@ static void random_body(const struct making *k)
     char body[512];
     for (size_t i = 0; i < sizeof(body); i++)
         body[i] = (char)rng_next(k->dice);
-    body[0] = '!'; /* no JSON starts so */
+    body[0] = '!'; /* no JSON begins with it */
     post(k, body, 1 + rng_below(k->dice, sizeof(body) - 1));
 }
 
@@ -385,7 +385,7 @@ static void put_u32(unsigned char *at, size_t value)
     at[3] = (unsigned char)value;
 }
 
-/* The true image's first chunk with another size, its checksum right. */
+/* Changes the size in the image's header and corrects the checksum. */
 static void png_bomb(const struct making *k)
 {
     unsigned char bytes[64];
@@ -559,7 +559,7 @@ static void huge_header(const struct making *k)
 {
     size_t n = (40 + rng_below(k->dice, 200)) << 10;
     raw_post(k, "X-Long: ", "");
-    k->m->bytes.size -= 4; /* the two line ends */
+    k->m->bytes.size -= 4; /* removes the two line ends */
     for (size_t i = 0; i < n; i += 16)
         buf_add_text(&k->m->bytes, "0123456789abcdef");
     buf_add_text(&k->m->bytes, "\r\n\r\n");
@@ -698,7 +698,7 @@ static void wrong_llamacpp(const struct making *k)
     post_one_of(k, llamacpp_wrongs, COUNT(llamacpp_wrongs));
 }
 
-/* The first half of a right request in any dialect, without the rest. */
+/* The first half of a valid request in any dialect. */
 static void leave_in_dialect(const struct making *k)
 {
     enum dialect d = (enum dialect)rng_below(k->dice, N_DIALECTS);
@@ -712,7 +712,7 @@ static void leave_in_dialect(const struct making *k)
     buf_free(&body);
 }
 
-/* ---- leaving ---- */
+/* ---- disconnecting ---- */
 
 static void leave_after(const struct making *k, size_t bytes)
 {
@@ -738,7 +738,7 @@ static void leave_before_answer(const struct making *k)
     leave_after(k, k->m->bytes.size);
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
 static const struct kind {
     const char *name;

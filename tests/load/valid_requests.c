@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests with an answer. */
+/* Makes valid requests and compares their answers. */
 #include "load/valid_requests.h"
 
 #include <stdio.h>
@@ -20,8 +20,8 @@ static const char *const images[] = {"shapes-1.png", "shapes-2.jpg", "shapes-3.p
                                      "turned.jpg",   "word-1.png",   "transparent.png",
                                      "word-2.jpg",   "both-1.png",   "both-2.png"};
 
-/* `more`: members behind the messages. `repeat`: the text stands there so many times, for prompts
- * of several chunks and blocks. */
+/* `more`: members after the messages. `repeat`: repeats the text, for prompts of several chunks and
+ * blocks. */
 static const struct shape {
     const char *name;
     const char *text;
@@ -73,7 +73,7 @@ static const struct shape questions[] = {
      "\"temperature\": 1, \"seed\": 21, \"max_tokens\": 48"},
 };
 
-/* What is asked in every dialect. */
+/* Questions that are asked in every dialect. */
 static const struct common {
     const char *name, *text, *image;
     int repeat, max_tokens;
@@ -164,7 +164,7 @@ static void make_completions(struct valid_requests *g)
 
 static bool make_common(struct valid_requests *g, enum dialect d, const struct common *c, ey_err *e)
 {
-    static const char marker[] = "<__media__>"; /* llama.cpp's place of an image */
+    static const char marker[] = "<__media__>"; /* where llama.cpp inserts an image */
     char path[128], *image = NULL;
     size_t n_image = 0;
     struct buf text = repeat_text(c->text, c->repeat);
@@ -243,7 +243,7 @@ void valid_requests_free(struct valid_requests *g)
     *g = (struct valid_requests){.n = 0};
 }
 
-/* ---- asking ---- */
+/* ---- sending ---- */
 
 void valid_request_write(const struct valid_request *g, const struct wire_target *to, bool stream,
                          struct buf *out)
@@ -301,8 +301,7 @@ static bool bufs_are_equal(const struct buf *a, const struct buf *b)
     return a->size == b->size && (!a->size || memcmp(a->data, b->data, a->size) == 0);
 }
 
-/* All of a whole answer's choices, log-probabilities too; of a stream the text, and how it ended.
- */
+/* Whole answers: all choices, including log-probabilities. Streams: the text and how it ended. */
 bool valid_request_is_equal(const struct valid_request *g, const struct chat_answer *a, bool stream)
 {
     const struct chat_answer *truth = &g->truth;

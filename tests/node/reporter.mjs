@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Node's test runner tells, in the form of the other tests: a line each, what went wrong, and "N passed, N failed" as the last line.
+// A reporter for Node's test runner in the form of the other tests: one line for each test, details of failures, and
+// "N passed, N failed" as the last line.
 function inShort(error) {
   const cause = error?.cause ?? error;
   return String(cause?.stack || cause).split('\n').slice(0, 14).map((line) => `    ${line}`).join('\n');

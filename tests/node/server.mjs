@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real program, serving the demo model to one test.
+// The program, serving the demo model to a test.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -9,13 +9,15 @@ const EYELET = process.env.EYELET || `${root}/build/eyelet`;
 const START_MS = 120000;
 const STOP_MS = 120000;
 
-/* Of a server whose answers are to be cut: the plain backend takes its time, so one of 3,000 tokens lasts. */
+/* Options of a slow server, whose answers can be cancelled: with the reference backend, 3,000
+ * tokens take long. */
 export const SLOW = ['--device', 'ref'];
 
 const env = { ...process.env };
-delete env.VLLM_API_KEY; // a person's own must not decide the tests
+delete env.VLLM_API_KEY; // the user's key must not affect the tests
 
-/* Starts it and waits until it is ready: {url, port, log(), metric(name), until(condition), stop(), kill()}. */
+/* Starts the server and waits until it is ready: {url, port, log(), metric(name), until(condition),
+ * stop(), kill()}. */
 export async function startServer(...more) {
   const port = more.includes('--port') ? [] : ['--port', '0'];
   const child = spawn(EYELET, ['serve', '--model', 'models/demo', ...port, ...more], { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -30,14 +32,14 @@ export async function startServer(...more) {
     };
     for (const stream of [child.stdout, child.stderr]) stream.on('data', look);
     child.once('error', reject);
-    child.once('exit', (code) => reject(new Error(`it ended with status ${code}:\n${log}`)));
+    child.once('exit', (code) => reject(new Error(`the server ended with status ${code}:\n${log}`)));
   });
 
   const server = {
     url,
     port: Number(new URL(url).port),
     log: () => log,
-    /* The sum of a metric over its labels; `label` picks, e.g. 'finished_reason="abort"'. */
+    /* The sum of a metric over its labels; `label` selects some, e.g. 'finished_reason="abort"'. */
     async metric(name, label = '') {
       const key = more.includes('--api-key') ? more[more.indexOf('--api-key') + 1] : '';
       const text = await (await fetch(`${url}/metrics`, { headers: key ? { Authorization: `Bearer ${key}` } : {} })).text();
@@ -45,14 +47,14 @@ export async function startServer(...more) {
       if (!lines.length) throw new Error(`/metrics has no ${name} ${label}`);
       return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
     },
-    /* Asks for an orderly end; throws when it was none. */
+    /* Sends SIGTERM; throws unless the server exits with status 0. */
     async stop() {
       if (child.exitCode !== null || child.signalCode) return;
       child.kill('SIGTERM');
       const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
       const [code, signal] = await ended;
       clearTimeout(timer);
-      if (code !== 0) throw new Error(`after SIGTERM it ended with ${signal || `status ${code}`}:\n${log.slice(-4000)}`);
+      if (code !== 0) throw new Error(`after SIGTERM the server ended with ${signal || `status ${code}`}:\n${log.slice(-4000)}`);
     },
     async kill() {
       child.kill('SIGKILL');
@@ -62,11 +64,11 @@ export async function startServer(...more) {
   return server;
 }
 
-/* Waits for a condition to become true. */
+/* Waits until a condition is true. */
 export async function until(condition, what, ms = 120000) {
   const end = Date.now() + ms;
   while (!(await condition())) {
-    if (Date.now() > end) throw new Error(`after ${ms / 1000} s still not: ${what}`);
+    if (Date.now() > end) throw new Error(`not within ${ms / 1000} s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads objects as JSON from stdin and checks those that KEDA, Gateway API and the Prometheus operator define by the schemas of their npm
-// packages: kubernetes.mjs FOLDER, which has node_modules. Prints "checked KIND NAME" of each, and what is wrong.
+// kubernetes.mjs FOLDER: reads objects as JSON from stdin and checks those of KEDA, Gateway API and the Prometheus
+// operator against the schemas of the npm packages in FOLDER/node_modules. Prints "checked KIND NAME" for each, and
+// errors.
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""packaging/kubernetes against the schemas of Kubernetes, KEDA, Gateway API, the Prometheus operator and, where its file is
-given, InferencePool: tests/scale/kubernetes.py NPM-FOLDER [EYELET] [--crd inferencepools.yaml], with a Python that has
-kubernetes-validate. With EYELET, also that /metrics has what autoscalers and the endpoint picker ask for. Last line: "N
-passed, N failed"."""
+"""tests/scale/kubernetes.py NPM-FOLDER [EYELET] [--crd inferencepools.yaml]: packaging/kubernetes against the schemas
+of Kubernetes, KEDA, Gateway API, the Prometheus operator and, with --crd, InferencePool. With EYELET, also checks
+that /metrics has what autoscalers and the endpoint picker read. Needs a Python with kubernetes-validate. Last line:
+"N passed, N failed"."""
 import argparse
 import json
 import re
@@ -45,7 +45,7 @@ def of_pool(thing, crd):
 
 
 def closed(schema):
-    """The same schema, without room for names that it does not have (but for metadata, which is Kubernetes' own)."""
+    """The same schema without additional properties (except in metadata, which is Kubernetes')."""
     if isinstance(schema, list):
         return [closed(item) for item in schema]
     if not isinstance(schema, dict):
@@ -57,7 +57,7 @@ def closed(schema):
 
 
 def names_fit(things):
-    """What points at something by name finds it."""
+    """References by name have targets."""
     by_kind = {(t["kind"], t["metadata"]["name"]): t for t in things}
     pod = by_kind["Deployment", "eyelet"]["spec"]["template"]
     ports = pod["spec"]["containers"][0]["ports"]
@@ -69,7 +69,7 @@ def names_fit(things):
           or monitor["podMetricsEndpoints"][0]["port"] != ports[0]["name"])
     check("autoscalers", [t["kind"] for t in things if t["kind"] in ("ScaledObject", "HorizontalPodAutoscaler")
                           and t["spec"]["scaleTargetRef"]["name"] != "eyelet"])
-    # above --max-num-seqs requests some wait: that is where both autoscalers begin
+    # requests beyond --max-num-seqs wait, so both autoscalers begin there
     seqs = next(a for a in pod["spec"]["containers"][0]["args"] if a.startswith("--max-num-seqs=")).split("=")[1]
     keda = by_kind["ScaledObject", "eyelet"]["spec"]["triggers"][0]["metadata"]["threshold"]
     hpa = by_kind["HorizontalPodAutoscaler", "eyelet"]["spec"]["metrics"][0]["pods"]["target"]["averageValue"]
@@ -86,11 +86,11 @@ def metrics_are_there(eyelet):
         server.kill()
         server.wait()
     has = set(re.findall(r"^([a-z_:]+)[{ ]", text, re.M))
-    # what the endpoint picker needs by its model server protocol
+    # the model server protocol of the endpoint picker needs these
     wanted = {"vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc"}
     for path in FOLDER.glob("*.yaml"):
         wanted |= set(re.findall(r"vllm:[a-z_]+(?=[{}' )])", path.read_text()))
-    wanted.discard("vllm:cache_config_info")  # named where it is said to be missing
+    wanted.discard("vllm:cache_config_info")  # the file says that this one is missing
     check("/metrics", sorted(wanted - has))
 
 

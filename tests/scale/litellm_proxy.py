@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""LiteLLM's proxy with packaging/litellm/config.yaml over three servers of the demo model, under load:
-tests/scale/litellm_proxy.py EYELET LITELLM [--clients 6].
+"""tests/scale/litellm_proxy.py EYELET LITELLM [--clients 6]: LiteLLM's proxy with packaging/litellm/config.yaml in
+front of three servers of the demo model, under load.
 
-One server is killed (SIGKILL), then another one hangs (SIGSTOP), then both are back. Each request must end once: with the
-whole and right answer, or with one error status. Last line: "N passed, N failed"."""
+One server is killed (SIGKILL), then another hangs (SIGSTOP), then both come back. Each request must end once, with
+the complete right answer or with one error status. Last line: "N passed, N failed"."""
 import argparse
 import base64
 import collections
@@ -26,10 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = json.loads((ROOT / "examples" / "expected.json").read_text())
 NAMES = ["shapes-1.png", "shapes-4.png", "word-1.png", "both-1.png"]
-TIMEOUT = 6  # instead of the configuration's 30 s, so that the test is short
+TIMEOUT = 6  # instead of the configured 30 s, to keep the test short
 COOLDOWN = 5
 WAIT = 60
-START = 300  # of LiteLLM, which imports for 20 s of processor time
+START = 300  # for LiteLLM, whose imports take 20 s of processor time
 KEY = "sk-" + secrets.token_hex(32)
 
 
@@ -87,7 +87,7 @@ def body_of(name, stream):
 
 
 def outcome_of(status, text, stream, expected):
-    """"answer", "refused", "cut" (a stream that ended with an error after it began) or what is wrong."""
+    """"answer", "refused", "cut" (a stream that ended with an error), or what is wrong."""
     if status != 200:
         return "refused" if json.loads(text).get("error") else f"status {status} without an error"
     if not stream:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""packaging/nginx/eyelet-by-conversation.conf with three servers that say who they are: a conversation stays where it is,
-others are spread, and the next one takes over from a server that is gone. Last line: "N passed, N failed"."""
+"""packaging/nginx/eyelet-by-conversation.conf with three servers that report their names: a conversation stays at its
+server, conversations are spread, and another server replaces one that is down. Last line: "N passed, N failed"."""
 import collections
 import http.client
 import http.server
@@ -22,7 +22,7 @@ class Named(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        if self.server.gone:  # a connection that nginx had kept
+        if self.server.gone:  # a connection that nginx had kept open
             self.close_connection = True
             return
         text = str(self.server.server_port).encode()

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What scales, with others' programs: tests/scale/nightly.sh EYELET DIST. Ray, LiteLLM and kubernetes-validate come from
-# PyPI, schemas from npm; InferencePool's is downloaded from its project, or the file $EY_INFERENCEPOOL_CRD. Last line:
-# "N passed, N failed".
+# tests/scale/nightly.sh EYELET DIST: scaling with other programs. Ray, LiteLLM and kubernetes-validate come from
+# PyPI, schemas from npm; InferencePool's is downloaded from its project, or is the file $EY_INFERENCEPOOL_CRD. Last
+# line: "N passed, N failed".
 set -uo pipefail
 eyelet=$(realpath "$1") wheel=$(realpath "$2"/eyelet-*.whl) scale=tests/scale
 crd_url=https://raw.githubusercontent.com/kubernetes-sigs/gateway-api-inference-extension/v1.5.0/config/crd/bases/inference.networking.k8s.io_inferencepools.yaml
@@ -12,10 +12,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
-venv() { # venv NAME PACKAGE...
+venv() { # venv NAME PACKAGE...: makes a virtual environment with these packages
   python3 -m venv "$work/$1" && "$work/$1/bin/python" -m pip install -q --disable-pip-version-check "${@:2}"
 }
-part() { # part WHAT COMMAND...: adds up the "N passed, N failed" of its last line
+part() { # part WHAT COMMAND...: runs a part and adds the "N passed, N failed" of its last line
   local said counts status=0
   said=$(timeout 900 "${@:2}" 2>&1) || status=$?
   echo "== $1"

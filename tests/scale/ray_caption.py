@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples/python/ray_caption.py on a local Ray cluster of two nodes: tests/scale/ray_caption.py [--images 2000], with a
-Python that has ray[data] and the wheel.
+"""tests/scale/ray_caption.py [--images 2000]: examples/python/ray_caption.py on a local Ray cluster of two nodes.
+Needs a Python with ray[data] and the wheel.
 
-A folder: one node dies with its actor; later the program itself is killed and started again, and then a worker is
-killed. Every image must have one row, with what the demo model says of it, but for the two that are no images, which have
-an error. Parquet: a node dies, and the program goes on to its end. Last line: "N passed, N failed"."""
+With a folder: one node dies with its actor; later the program is killed and restarted, and then a worker is killed.
+Every image must have one row with the demo model's answer; the two broken images have an error. With Parquet: a node
+dies, and the program completes. Last line: "N passed, N failed"."""
 import argparse
 import collections
 import json
@@ -25,11 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "python" / "ray_caption.py"
 EXPECTED = json.loads((ROOT / "examples" / "expected.json").read_text())
 SECONDS = 120
-MEMORY = 128 << 20  # of a node's object store: rows of a piece are names
+MEMORY = 128 << 20  # of a node's object store: rows contain only names
 
 
 def make_folder(folder, n):
-    """n images, two of them damaged; what is expected of each by its path."""
+    """Makes n images, two of them damaged; returns the expected row for each path."""
     expected = {}
     names = [name for name in EXPECTED if name != "both-2.png"]
     for i in range(n):

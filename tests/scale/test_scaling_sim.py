@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/scaling_sim.py against queueing theory and against what was measured."""
+"""tools/scaling_sim.py against queueing theory and measurements."""
 import importlib.util
 import pathlib
 import random
@@ -39,7 +39,7 @@ class Theory(unittest.TestCase):
 
 class Measured(unittest.TestCase):
     def test_clients_in_a_row_get_what_was_measured(self):
-        """The time of an image was fitted with 32 clients; 8 clients were measured, too."""
+        """The time of an image was fitted to 32 clients; 8 clients were measured independently."""
         measured = sim.Measured()
         for clients in (8, 32):
             said = sim.simulate_clients(measured, clients, 800)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A server that everything happens to: chaos.py EYELET [--seconds 540] [--seed N]
+"""chaos.py EYELET [--seconds 540] [--seed N]: a server under all kinds of failures.
 
-Clients ask for chats, streams and images all the time, also by URL, and know the right answers. Meanwhile, in any
-order: the server is killed, told to stop, stopped and continued, as are its decoders; its weights are cut off; its log's
-disk is full; the network is gone; it is attacked, and scripts of tests/abuse run beside it. It is started
-again, as by systemd. Exit status 0: no answer was ever a wrong one, between the events every request was answered
-rightly, after each all was well within 30 s, and whatever ended the server gave the right status.
+Clients constantly ask for chats, streams and images, also by URL, and know the right answers. Meanwhile, in random
+order: the server is killed, terminated, stopped and continued, and so are its decoders; its weights are truncated;
+the disk of its log is full; the network is down; it is attacked, and scripts of tests/abuse run at the same time. It
+is restarted as by systemd. Exit status 0: no answer was wrong, every request between the events was answered, the
+server recovered within 30 s after each event, and its exit statuses were right.
 
-Runs in network and mount namespaces of its own where the system has these; else it cuts no network and fills no disk.
-"""
+Runs in its own network and mount namespaces if the system allows that; otherwise it neither cuts the network nor
+fills a disk."""
 import argparse
 import contextlib
 import ctypes
@@ -40,7 +40,7 @@ JSON_BOMB = b'{"messages":[' + b','.join([b'{"a":1.5,"b":1.5,"c":1.5,"d":1.5,"e"
 
 
 def enter_namespaces():
-    """Goes on in namespaces; whether there are any."""
+    """Restarts in new namespaces; returns whether there are any."""
     if os.environ.get('EY_CHAOS') == 'namespaces':
         return True
     if os.environ.get('EY_CHAOS') or os.system('unshare -rnm true 2>/dev/null') != 0:
@@ -50,7 +50,7 @@ def enter_namespaces():
 
 
 class Disk:
-    """A small one for the log, and what is written beside it."""
+    """A small disk for the log, and the file that fills it."""
 
     def __init__(self, folder):
         self.path = os.path.join(folder, 'disk')
@@ -89,7 +89,7 @@ class MediaHandler(http.server.BaseHTTPRequestHandler):
 
 
 class Supervised(abuse.Server):
-    """A server that is started again whenever it ends."""
+    """A server that is restarted whenever it ends."""
 
     def __init__(self, eyelet, folder, log_folder):
         super().__init__(health=False)
@@ -97,7 +97,7 @@ class Supervised(abuse.Server):
         self.model = os.path.join(folder, 'model')
         shutil.copytree(os.path.join(ROOT, 'models/demo'), self.model)
         self.host = f'127.0.0.1:{free_port()}'
-        self.ended, self.starts = [], 0     # statuses
+        self.ended, self.starts = [], 0     # exit statuses
         self.may_start = threading.Lock()   # held while it must not be started
         self.process, self.running = None, True
         self.thread = threading.Thread(target=self.supervise)
@@ -135,7 +135,7 @@ class Supervised(abuse.Server):
 
 
 class Clients:
-    """Threads that ask, and what was not as it should be."""
+    """Threads that send requests, and the errors that they found."""
 
     def __init__(self, server, kinds, truths):
         self.server, self.kinds, self.truths = server, kinds, truths
@@ -177,7 +177,7 @@ class Clients:
 
 
 def is_whole(text):
-    """Of a stream: whether it came to its end, and to no error."""
+    """Whether a stream ended properly and without an error."""
     return not text.startswith('data:') or ('[DONE]' in text and '"error"' not in text)
 
 
@@ -196,7 +196,7 @@ def is_answer(text, truth):
 
 
 class Chaos:
-    """The events; each returns the statuses that the server ends with, and what went wrong."""
+    """The events. Each returns the expected exit statuses of the server, and errors."""
 
     def __init__(self, server, disk, rng):
         self.server, self.disk, self.rng = server, disk, rng  # disk: None without namespaces
@@ -319,7 +319,7 @@ def is_well(server, kinds, truths):
 
 
 def replay(eyelet, rng, seconds):
-    """An attack beside, on a server of its own: None if it was held, or there is no time for one."""
+    """Runs an attack against another server. Returns None if it held or there is no time."""
     names = sorted(name for name in os.listdir(os.path.join(ROOT, 'tests/abuse'))
                    if name.endswith('.py') and name != 'abuse.py')
     if seconds < 75:
@@ -349,7 +349,7 @@ def serve_media():
 
 
 def happen(options, chaos, clients, end, results):
-    """One event after another until the time is up."""
+    """Runs events until the time is up."""
     server, rng, kinds, truths = chaos.server, chaos.rng, clients.kinds, clients.truths
     todo = []
     while time.monotonic() < end - WELL_SECONDS:
@@ -396,7 +396,7 @@ def run(options, folder, disk, results):
     server = Supervised(options.eyelet, folder, disk or folder)
     try:
         clients = run_events(options, server, kinds, results, disk)
-    finally:  # its thread would keep this program
+    finally:  # else its thread would keep this program running
         status = server.finish()
     results.append((status == 0, f'SIGTERM ends it with {status}'))
     results.append((not clients.wrong, f'{clients.right} right answers, {clients.refused} refused or broken during events, '
@@ -413,7 +413,7 @@ def main():
     parser.add_argument('--seed', default=str(int(time.time())))
     options = parser.parse_args()
     has_namespaces = enter_namespaces()
-    print(f'seed {options.seed}' + ('' if has_namespaces else '; no namespaces: the network stays, and the disk'))
+    print(f'seed {options.seed}' + ('' if has_namespaces else '; no namespaces: network and disk events are left out'))
     results = []
     with tempfile.TemporaryDirectory() as folder:
         with Disk(folder) if has_namespaces else contextlib.nullcontext() as disk:

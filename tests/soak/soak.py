@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A long run of a server by mixed clients: soak.py EYELET [--seconds 600] [--device cpu] [--model models/demo]
+"""soak.py EYELET [--seconds 600] [--device cpu] [--model models/demo]: a long run of a server with mixed clients.
 
-Two names of one small model, of which only one is loaded at a time, are asked through four dialects: chats, streams,
-images before and behind the question, some large, some broken, and streams that are hung up on. In the last seconds of
-each minute nobody asks, so that the model is unloaded; then memory is sampled. Exit status 0: every good request was
-answered, nothing is left over, memory is flat and so is the 99th percentile of the answers' times.
-"""
+Two names of one small model, of which one is loaded at a time, are asked in four dialects: chats, streams, images
+before and after the question, some large, some broken, and streams that are cancelled. In the last seconds of each
+minute nobody asks, so that the model is unloaded; then memory is sampled. Exit status 0: every valid request was
+answered, nothing is left over, and memory and the 99th percentile of the times are flat."""
 import argparse
 import base64
 import http.client
@@ -22,11 +21,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, '..', '..')
-MINUTE, REST = 60, 9       # seconds; of a minute, those without requests
+MINUTE, REST = 60, 9       # seconds: the interval, and its idle part
 UNLOAD = 4                 # seconds without requests after which a model is unloaded
-MEMORY_MARGIN = 24         # MiB that the last minutes may take above the third
-GPU_MARGIN = 64            # MiB, likewise
-P99_FACTOR, P99_MORE = 1.5, 0.25  # of the later minutes against the earlier ones; and seconds more
+MEMORY_MARGIN = 24         # MiB that memory of the last minutes may exceed that of the third
+GPU_MARGIN = 64            # MiB, likewise on the GPU
+P99_FACTOR, P99_MORE = 1.5, 0.25  # limit of the later minutes: factor on the earlier ones, plus seconds
 NAMES = ('demo', 'second')
 
 
@@ -36,7 +35,7 @@ def data_url(path):
 
 
 class Server:
-    """`eyelet serve` with two models, and what it and its children take."""
+    """`eyelet serve` with two models, and its memory, including children."""
 
     def __init__(self, options, folder):
         second = os.path.join(folder, 'second')
@@ -61,7 +60,7 @@ class Server:
         return os.pread(self.log.fileno(), 1 << 20, 0).decode('utf-8', 'replace')
 
     def family(self):
-        """The server and all processes below it."""
+        """The server and all its descendants."""
         parents = {}
         for name in filter(str.isdigit, os.listdir('/proc')):
             try:
@@ -89,7 +88,7 @@ class Server:
         return len(os.listdir(f'/proc/{self.process.pid}/fd'))
 
     def gpu_memory(self):
-        """MiB of the GPU that all processes have; None without one."""
+        """MiB of GPU memory in use by all processes; None without a GPU."""
         try:
             said = subprocess.run(['nvidia-smi', '--query-gpu=memory.used', '--format=csv,noheader,nounits'],
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
@@ -109,7 +108,7 @@ class Server:
 
 
 class Clients:
-    """Threads that ask until they are told to stop, and what came of it in this minute and in all."""
+    """Threads that send requests until they are stopped, and their results in this minute and in total."""
 
     def __init__(self, server, options):
         self.server, self.options = server, options
@@ -138,7 +137,7 @@ class Clients:
         return parts[::-1] if rng.random() < 0.5 else parts
 
     def request(self, rng):
-        """Kind, path and body of a good request."""
+        """Kind, path and body of a valid request."""
         base = {'model': NAMES[rng.random() < 0.1], 'max_tokens': rng.choice((4, 16, 48)), 'temperature': 0}
         image, chance = rng.choice(self.images), rng.random()
         user = [{'role': 'user', 'content': 'Hello!'}]
@@ -165,7 +164,7 @@ class Clients:
         self.note(kind, time.monotonic() - start, lost)
 
     def broken(self, rng, connection):
-        """An image cut short, or a body that is no JSON: refused, and the connection goes on."""
+        """A truncated image, or a body that is not JSON: it is refused, and the connection stays open."""
         _, path, body = self.request(rng)
         text = json.dumps(body)
         if rng.random() < 0.5:
@@ -219,12 +218,12 @@ def percentile(values, share):
 
 
 def one_minute(server, clients, number):
-    """Asks, rests until the model is unloaded, and says how the server stands."""
+    """Asks, pauses until the model is unloaded, and returns the server's state."""
     start = time.monotonic()
     clients.asking = True
     time.sleep(MINUTE - REST)
     clients.asking = False
-    until = time.monotonic() + 60  # what was asked is answered first
+    until = time.monotonic() + 60  # running requests are answered first
     while time.monotonic() < until and server.metric('vllm:num_requests_running'):
         time.sleep(0.1)
     time.sleep(max(UNLOAD + 2, start + MINUTE - time.monotonic()))
@@ -239,7 +238,7 @@ def one_minute(server, clients, number):
 
 
 def verdicts(rows, clients, server, options):
-    """(whether it holds, what) for each thing that has to."""
+    """(passed, what) for each condition."""
     settled = rows[2:] or rows
     first, last = settled[0], settled[-3:]
     rise = min(row['mib'] for row in last) - first['mib']

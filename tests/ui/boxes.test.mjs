@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's reader of boxes gives what the program's gives: both are held to the table in tests/tasks/test_boxes.c.
+// The page's reader of boxes gives the same results as the program's, with the table of tests/tasks/test_boxes.c.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 const read = (path) => readFileSync(new URL(path, import.meta.url), 'utf8');
-const { readBoxes } = await import(`data:text/javascript,${encodeURIComponent(read('../../src/server/page/boxes.js'))}`); // a .js that is a module
+const { readBoxes } = await import(`data:text/javascript,${encodeURIComponent(read('../../src/server/page/boxes.js'))}`); // an ES module named .js
 const source = read('../tasks/test_boxes.c');
 
 const INSIDE = '(?:\\\\.|[^"\\\\])*';
 const STRING = `((?:"${INSIDE}"\\s*)+)`;
 
-// C string literals, one or several in a row, which may spell bytes → the text that the page would get.
+// Consecutive C string literals, with escaped bytes → the text that the page gets.
 function fromC(literals) {
   const inside = [...literals.matchAll(new RegExp(`"(${INSIDE})"`, 'g'))].map(([, text]) => text).join('');
   const bytes = [];
@@ -37,7 +37,7 @@ test('the page reads boxes as the program does', () => {
 
 test('at most a thousand boxes', () => assert.equal(readBoxes('{"bbox_2d": [1, 2, 3, 4]}'.repeat(2000)).boxes.length, 1000));
 
-/* Processor time of what is done, in ms. */
+/* Processor milliseconds of a function. */
 function cpuOf(act) {
   const before = process.cpuUsage();
   act();
@@ -45,7 +45,8 @@ function cpuOf(act) {
   return (user + system) / 1000;
 }
 
-/* A fixed piece of work, some tenth of a second: what is allowed is counted in it, so that the machine does not matter. */
+/* A fixed piece of work, about 0.1 s. Limits are in units of it, so that the machine does not
+ * matter. */
 function yardstick() {
   let x = 1;
   for (let i = 0; i < 50e6; i++) x = (Math.imul(x, 1664525) + 1013904223) | 0;

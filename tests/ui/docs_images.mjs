@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws docs/images/page.png and front.png with the program that was built: EYELET=build/eyelet node tests/ui/docs_images.mjs
+// EYELET=build/eyelet node tests/ui/docs_images.mjs: makes docs/images/page.png and front.png.
 import { execFileSync } from 'node:child_process';
 import { chromium } from 'playwright-core';
 import { root, startServer } from '../node/server.mjs';
@@ -8,7 +8,7 @@ const images = `${root}/docs/images`;
 const eyelet = process.env.EYELET || `${root}/build/eyelet`;
 const escaped = (text) => text.replace(/[&<]/g, (c) => (c === '&' ? '&amp;' : '&lt;'));
 
-/* What a command prints on a terminal, its command line first. */
+/* The terminal output of a command, after its command line. */
 function printed(shown, ...args) {
   const text = execFileSync('script', ['-qec', [eyelet, ...args].join(' '), '/dev/null'], { cwd: `${root}/examples`, env: { ...process.env, EYELET_MODEL: `${root}/models/demo`, COLUMNS: '80' } })
     .toString().replace(/\r|\x1b\[[0-9;?]*[A-Za-z]/g, '');
@@ -28,7 +28,7 @@ try {
   await page.fill('#question', 'How many shapes are there?');
   await page.press('#question', 'Enter');
   await settled(2);
-  await page.waitForTimeout(500); // until what moves stands still
+  await page.waitForTimeout(500); // until animations have ended
   await page.screenshot({ path: `${images}/page.png` });
   await page.click('#find');
   await page.fill('#question', 'square');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's whole story in a real browser: the program serves the demo model, and a person looks, asks, stops, finds and reads.
+// The page in a real browser with a server of the demo model: a user asks, stops, finds and reads.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
@@ -17,7 +17,7 @@ const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true, isMobile:
 const WAIT_MS = 60000;
 
 let server, slow, browser, phones, context, page;
-let complaints = []; // of the browser: errors, refused resources, requests to elsewhere
+let complaints = []; // the browser's: errors, refused resources, requests to other hosts
 
 const launch = () => chromium.launch({
   executablePath: '/usr/bin/chromium',
@@ -37,7 +37,7 @@ after(async () => {
   await slow?.stop();
 });
 
-/* A test with a browser of its own, about which nobody complained. */
+/* A test in a new browser, which must log no complaint. */
 function story(name, tell) {
   test(name, async (t) => {
     complaints = [];
@@ -54,9 +54,9 @@ function story(name, tell) {
   });
 }
 
-/* A fresh browser on the page, the model ready. */
+/* Opens the page in a new browser and waits for the model. */
 async function open(options = DESK, { url = server.url, ready = true } = {}) {
-  context = await (options.isMobile ? phones : browser).newContext(options); // Chromium emulates a finger only in one that never had a mouse
+  context = await (options.isMobile ? phones : browser).newContext(options); // Chromium emulates touch only in a browser that never had a mouse
   page = await context.newPage();
   page.setDefaultTimeout(WAIT_MS);
   page.on('pageerror', (error) => complaints.push(`${error}`));
@@ -73,9 +73,9 @@ async function open(options = DESK, { url = server.url, ready = true } = {}) {
 const shoot = (name) => settle().then(() => page.screenshot({ path: `${shots}${name}.png` }));
 const choose = (name) => page.setInputFiles('#file', `${examples}/${name}`);
 const lastTurn = () => page.locator('.turn').last();
-const likeliest = () => page.evaluate(() => (document.getElementById('temperature').value = '0')); // greedy, so that the answer is known
+const likeliest = () => page.evaluate(() => (document.getElementById('temperature').value = '0')); // greedy, for a known answer
 
-/* Waits for the end of the last answer; gives its text. */
+/* Waits for the end of the last answer and returns its text. */
 async function answer() {
   await page.locator('.turn').last().locator('.took').waitFor();
   return (await lastTurn().locator('.answer').innerText()).trim();
@@ -86,8 +86,8 @@ async function ask(text) {
   await page.press('#question', 'Enter');
 }
 
-/* The page's questions, until usual(): `more` goes into what is asked, or `reply` is the answer. In the page itself: after
- * page.route() the browser lets requests pass for a moment. */
+/* Until usual(), adds `more` to the page's requests, or makes `reply` the answer. It replaces fetch
+ * in the page, because after page.route() the browser lets requests through for a moment. */
 const onTheWay = ({ more, reply }) => page.evaluate(({ more, reply }) => {
   const usual = (window.usualFetch ||= window.fetch);
   window.fetch = async (url, options) => {
@@ -98,10 +98,10 @@ const onTheWay = ({ more, reply }) => page.evaluate(({ more, reply }) => {
 }, { more, reply });
 const usual = () => page.evaluate(() => (window.fetch = window.usualFetch, undefined));
 
-/* Makes answers that do not end by themselves, of a slow server. */
+/* Makes answers endless, for a slow server. */
 const endless = () => onTheWay({ more: { ignore_eos: true, max_tokens: 3000, temperature: 0 } });
 
-/* Waits for what moves and comes to an end. */
+/* Waits for the end of all animations that end. */
 const settle = () => page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect.getTiming().iterations === 1).map((a) => a.finished)));
 
 async function checkAccess(where) {
@@ -116,7 +116,7 @@ async function checkWidth(where) {
   assert.ok(scroll <= width, `${where}: ${scroll} px wide in a window of ${width}`);
 }
 
-/* A file made on the spot, dropped on the page or pasted into it. */
+/* Drops a new file on the page or pastes it. */
 async function bring(event, files) {
   await page.evaluate(({ event, files }) => {
     const transfer = new DataTransfer();
@@ -130,9 +130,9 @@ async function bring(event, files) {
 }
 const fileOf = (name, type) => ({ name, type, base64: readFileSync(`${examples}/${name}`).toString('base64') });
 
-// ---- the story ----
+// ---- a first visit ----
 
-story('of several models one is chosen', async () => {
+story('one of several models can be chosen', async () => {
   const folder = mkdtempSync(`${tmpdir()}/eyelet-`);
   symlinkSync(`${root}/models/demo`, `${folder}/other`);
   const both = await startServer('models/demo', `${folder}/other`, '--served-model-name', 'demo', 'other', '--max-loaded-models', '1');
@@ -197,7 +197,7 @@ story('describe, ask again from the cache, find, read: desktop, light', async ()
   await lastTurn().locator('.spelling summary').click();
   assert.match(await lastTurn().locator('.spelling pre').innerText(), /bbox_2d/);
   await shoot('desktop-light-found');
-  await checkAccess('after the story');
+  await checkAccess('after the first visit');
 
   await choose('word-2.jpg');
   assert.equal(await page.locator('.turn').count(), 3, 'another image goes into the same conversation');
@@ -271,7 +271,7 @@ story('stop in the middle of an answer, and go on after it', async () => {
   await endless();
   await page.click('#describe');
   await page.locator('.growing').waitFor();
-  await page.click('#anew'); // in the middle of it
+  await page.click('#anew'); // during the answer
   await until(async () => (await slow.metric('vllm:num_requests_running')) === 0, 'the server stopped too');
   await usual();
   const request = page.waitForRequest('**/v1/chat/completions');
@@ -287,7 +287,7 @@ story('a question without an image', async () => {
   assert.ok(await page.isDisabled('#describe'));
 });
 
-// ---- ways in ----
+// ---- adding images ----
 
 story('dropped', async () => {
   await open();
@@ -317,7 +317,7 @@ story('drawn here as an example, and removed', async () => {
   assert.ok(await page.isHidden('#remove'), 'it belongs to the conversation now');
 });
 
-story('turned by EXIF: shown upright, boxes where things are', async () => {
+story('rotated by EXIF: shown upright, with boxes in the right places', async () => {
   await open();
   await choose('turned.jpg');
   await likeliest();
@@ -356,7 +356,7 @@ story('a PDF, whose pages become images', async () => {
   await bring('drop', Array(8).fill(two)); // after 16 images the eighth has no room
   await page.waitForFunction(() => /at most 16 images: two\.pdf was not added/.test(document.getElementById('image-wrong').textContent));
   assert.equal(await page.locator('#tray .thumb').count(), 16);
-  complaints = complaints.filter((text) => !/400/.test(text)); // Chromium logs what is refused
+  complaints = complaints.filter((text) => !/400/.test(text)); // Chromium logs refused requests
 });
 
 story('a TIFF, of which each page becomes an image', async () => {
@@ -378,7 +378,7 @@ story('a file that is no image, by its name', async () => {
   assert.ok(await page.isVisible('#empty'));
 });
 
-story('a file that is no image inside: the server says so, in plain words', async () => {
+story('a file with an image name and other contents: the error of the server', async () => {
   await open();
   await bring('drop', [{ name: 'broken.png', type: 'image/png', base64: btoa('this is not an image') }]);
   await page.locator('#no-preview').waitFor();
@@ -392,12 +392,12 @@ story('a file that is no image inside: the server says so, in plain words', asyn
   await answer();
 });
 
-// ---- the server's moods ----
+// ---- states of the server ----
 
 story('is loading: a bar, then ready', async () => {
   context = await browser.newContext(DESK);
   page = await context.newPage();
-  let loaded = false; // until what it shows was seen
+  let loaded = false; // until the page has shown it
   await page.route('**/ready', (route) => (loaded ? route.continue() : route.fulfill({
     status: 503, contentType: 'application/json', body: JSON.stringify({ status: 'loading', stage: 'loading', percent: 60 }),
   })));
@@ -433,7 +433,7 @@ story('goes away in the middle of an answer, and comes back', async (t) => {
   assert.equal(await page.locator('.turn').count(), 1);
 });
 
-story('wants a key: asked for, checked, kept for the tab', async (t) => {
+story('wants a key: requested, checked, kept for the tab', async (t) => {
   const locked = await startServer('--api-key', 'sesame');
   t.after(() => locked.stop());
   await open(DESK, { url: locked.url, ready: false });
@@ -467,14 +467,14 @@ story('is busy: the page says when to try again', async () => {
   await answer();
 });
 
-story('has the conversation longer than the context', async () => {
+story('a conversation that is longer than the context', async () => {
   await open();
   await ask('a circle '.repeat(20000));
   await lastTurn().locator('[role=alert]').waitFor();
   assert.match(await lastTurn().locator('[role=alert]').innerText(), /do not fit the model’s context\. Start over/);
 });
 
-// ---- for everybody ----
+// ---- accessibility ----
 
 story('keyboard only', async () => {
   await open(DESK, { url: slow.url });
@@ -500,7 +500,7 @@ story('keyboard only', async () => {
   await page.keyboard.press('Enter');
   assert.equal((await focused()).id, 'question');
   await page.keyboard.type('circle');
-  await page.keyboard.press('Escape'); // not finding after all
+  await page.keyboard.press('Escape'); // back to asking
   assert.equal(await page.innerText('#send'), 'Ask');
   await endless();
   await page.keyboard.press('Enter');
@@ -513,14 +513,14 @@ story('keyboard only', async () => {
   await page.keyboard.type('two');
   assert.equal(await page.inputValue('#question'), 'one\ntwo');
   await page.keyboard.press('Tab');
-  await page.keyboard.press('Enter'); // the Ask button: Stop takes its place and the focus
+  await page.keyboard.press('Enter'); // the Ask button: Stop replaces it and gets the focus
   assert.equal((await focused()).id, 'stop');
   await page.keyboard.press('Enter');
   await lastTurn().locator('.why').waitFor();
   assert.equal((await focused()).id, 'send');
 });
 
-story('what happens is said aloud, the answer in whole sentences', async () => {
+story('events are announced to screen readers, the answer in whole sentences', async () => {
   await open();
   await page.getByRole('log', { name: 'Status messages' }).getByText('demo is ready').waitFor();
   await choose('shapes-4.png');
@@ -554,7 +554,7 @@ story('light and dark: the system decides until the button does, and that is kep
   await shoot('desktop-dark-found');
 });
 
-story('less motion for who asks for it', async () => {
+story('reduced motion', async () => {
   await open({ ...DESK, reducedMotion: 'reduce' }, { url: slow.url });
   await endless();
   await ask('Hello');
@@ -591,7 +591,7 @@ story('an answer brings no markup with it', async () => {
     + '<pre tabindex="0"><code>&lt;b&gt;</code></pre></div><h3>end</h3>');
 });
 
-const HTML = { Accept: 'text/html' }; // as a browser asks; others get a word that the server is there
+const HTML = { Accept: 'text/html' }; // as a browser sends; others get a line that the server is running
 
 story('the policy: nothing inline, nothing from elsewhere, small', async () => {
   const response = await fetch(server.url, { headers: HTML });
@@ -609,7 +609,7 @@ story('the policy: nothing inline, nothing from elsewhere, small', async () => {
   assert.ok(!fetched.includes('vendor/temml.js'), 'formulas cost nothing where there are none');
 });
 
-// ---- what stays ----
+// ---- what is stored ----
 
 const reopen = async () => {
   await page.reload();
@@ -624,7 +624,7 @@ story('a reload loses nothing; conversations are renamed, saved as files and del
   const said = await answer();
   await choose('word-2.jpg');
   await page.fill('#question', 'half a ques');
-  await page.waitForTimeout(1500); // it is written once a second
+  await page.waitForTimeout(1500); // the page saves once a second
   await reopen();
   assert.equal((await lastTurn().locator('.answer').innerText()).trim(), said);
   assert.equal(await page.inputValue('#question'), 'half a ques');
@@ -685,7 +685,7 @@ story('the example is refused after 16 images', async () => {
   assert.equal(await page.locator('#tray .thumb').count(), 16);
 });
 
-story('of two conversations each keeps its own', async () => {
+story('two conversations keep their own state', async () => {
   await open();
   await choose('shapes-4.png');
   await page.click('#describe');
@@ -802,7 +802,7 @@ story('tables, links, quotes, nested lists, code and formulas', async () => {
   assert.match(await shown.innerText(), /It costs \$5 and \$6\./);
   assert.match(await lastTurn().locator('.thinking summary').innerText(), /^Thought for/);
   assert.ok(await lastTurn().locator('.thinking .thought').isHidden());
-  await page.evaluate(() => Object.defineProperty(navigator, 'clipboard', { value: undefined })); // as over plain http
+  await page.evaluate(() => Object.defineProperty(navigator, 'clipboard', { value: undefined })); // as with plain HTTP
   await page.evaluate(() => document.addEventListener('copy', () => (window.copied = document.getSelection().toString() || document.activeElement.value)));
   await shown.getByRole('button', { name: 'Copy as CSV' }).click();
   await shown.getByRole('button', { name: 'Copied' }).waitFor();
@@ -846,7 +846,7 @@ story('zoom: wheel, buttons, keys', async () => {
   assert.equal(await width(), fitted);
 });
 
-story('the toy says what it is', async () => {
+story('the demo model says what it is', async () => {
   await open();
   await page.locator('#toy:not([hidden])').waitFor();
   assert.match(await page.innerText('#toy'), /demo model[^]*no photos[^]*eyelet pull/);
@@ -854,7 +854,7 @@ story('the toy says what it is', async () => {
   await page.locator('#toy.asked').waitFor();
 });
 
-story('the toy that does not know a thing points to what it is', async () => {
+story('the demo model explains itself when it cannot answer', async () => {
   await open();
   await choose('../tests/ui/landscape.jpg');
   await ask('What is this?');
@@ -862,7 +862,7 @@ story('the toy that does not know a thing points to what it is', async () => {
   await page.locator('#toy.asked').waitFor();
 });
 
-story('the toy describes the example that the page draws', async () => {
+story('the demo model describes the example that the page draws', async () => {
   await open();
   await page.click('#example');
   await page.locator('#preview').waitFor();
@@ -885,13 +885,13 @@ story('every width, 320 to 2,560, light and dark', async () => {
   await open();
 });
 
-story('it can be put on a phone', async () => {
+story('the page can be installed on a phone', async () => {
   const manifest = await (await fetch(`${server.url}/manifest.webmanifest`)).json();
   for (const icon of manifest.icons) assert.equal((await fetch(`${server.url}/${icon.src}`)).headers.get('content-type'), icon.type);
   await open();
 });
 
-test('what cannot be previewed is refused in the words of the API', async () => {
+test('refused previews have the API\'s messages', async () => {
   const ask = (body) => fetch(`${server.url}/eyelet/preview`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body });
   for (const [body, message] of [['{"url": 3}', /send \{"url"/], ['{', /not valid JSON/], ['{"url": "https://example.com/a.png"}', /--allowed-media-domains/],
     ['{"url": "file:///etc/passwd"}', /file/], ['{"url": "data:image/png;base64,AAAA"}', /not an image/]]) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries that applications ask through, against the demo model: libraries.py PROGRAM."""
+"""libraries.py PROGRAM: Python client libraries of LLM APIs against a server with the demo model."""
 import asyncio
 import base64
 import json
@@ -42,7 +42,7 @@ def test(function):
     return function
 
 
-# ---- the libraries of the APIs themselves ----
+# ---- the APIs' own libraries ----
 
 OPENAI_PARTS = [{"type": "image_url", "image_url": {"url": DATA}}, {"type": "text", "text": ASK}]
 
@@ -116,7 +116,7 @@ def anthropic_whole_streamed_counted_tools():
     assert called.content[-1].type == "tool_use" and "place" in called.content[-1].input
     try:
         client.messages.create(**{**question, "model": "claude-nobody"}, max_tokens=1)
-        raise AssertionError("a model that is not served was taken")
+        raise AssertionError("an unknown model was accepted")
     except anthropic.NotFoundError:
         pass
 
@@ -165,7 +165,7 @@ def langchain_ollama():
     from langchain_core.messages import HumanMessage
     model = ChatOllama(model=MODEL, base_url=OLLAMA, temperature=0)
     question = [HumanMessage(content=[langchain_part(), {"type": "text", "text": ASK}])]
-    said = model.invoke(question).text  # it puts a line break in front of the text
+    said = model.invoke(question).text  # the answer begins with a line break
     assert "FRAGILE" in said
     assert "".join(piece.text for piece in model.stream(question)) == said
     assert isinstance(model.with_structured_output(Sign, method="json_schema").invoke(question), Sign)
@@ -183,7 +183,7 @@ def langchain_anthropic():
     model.bind_tools([look], tool_choice="look").invoke(question)
 
 
-# ---- LlamaIndex, as Paperless-ngx has it ----
+# ---- LlamaIndex, as Paperless-ngx uses it ----
 
 @test
 def llama_index_ollama():
@@ -262,7 +262,7 @@ def start(program):
 
 
 def main():
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # nothing is fetched
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # LiteLLM downloads nothing
     server = start(os.path.realpath(sys.argv[1]))
     failed = 0
     only = sys.argv[2:]
@@ -271,7 +271,7 @@ def main():
         try:
             one()
             print("ok", one.__name__, flush=True)
-        except Exception:  # what is wrong is shown, and the others go on
+        except Exception:  # shows the error and continues with the others
             failed += 1
             print("FAILED", one.__name__, traceback.format_exc(limit=-3), flush=True)
     server.terminate()

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Python's libraries against the server: tests/clients/python/nightly.sh PROGRAM. They come from PyPI, of the versions in
-# requirements.txt, into a folder outside the tree. Last line: "N passed, N failed".
+# tests/clients/python/nightly.sh PROGRAM: Python's client libraries against the server. Installs them from PyPI, in
+# the versions of requirements.txt, into a folder outside the tree. Last line: "N passed, N failed".
 set -euo pipefail
 program=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
