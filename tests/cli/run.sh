@@ -23,7 +23,7 @@ mkdir photos folders && cp red.png photos/a.png
 nl=$'\n'
 
 # ---- without a model ----
-try "no command" 2 - 'eyelet ask'
+try "without a command" 2 - 'eyelet ask'
 try "help" 0 'eyelet caption +IMAGE' - help
 try "--help" 0 'eyelet ask' - --help
 for command in ask caption extract tokenize list; do
@@ -41,27 +41,27 @@ try "unknown option" 2 - 'did you mean --max-tokens' ask --max-token 3 hello
 try "option of another command" 2 - 'not an option of caption' caption --logprobs red.png
 try "value out of range" 2 - 'from 1 to 1048576' ask --max-tokens 0 hello
 try "value missing" 2 - 'needs a value' ask hello --model
-try "ask nothing" 2 - 'needs a question' ask
+try "ask without arguments" 2 - 'needs a question' ask
 try "ask without quotation marks" 2 - 'no file "What"; put several words in quotation marks: eyelet ask red.png "What is this\?"' \
   ask red.png What is 'this?'
 try "ask an empty question" 2 - 'question is empty' ask red.png ''
-try "ask without question" 2 - 'question is missing' ask red.png
-try "ask two without question" 2 - 'question is missing' ask red.png blue.png
+try "ask with an image but no question" 2 - 'question is missing' ask red.png
+try "ask with two images but no question" 2 - 'question is missing' ask red.png blue.png
 try "ask a directory without images" 2 - 'folders has no images' ask folders what
 try "a question that is not UTF-8" 2 - 'not UTF-8' ask red.png $'\xff\xfe'
-try "stdin twice" 2 - 'can be named only once' ask - - what
-try "caption nothing" 2 - 'needs an image' caption
+try "standard input as two images" 2 - 'can be named only once' ask - - what
+try "caption without arguments" 2 - 'needs an image' caption
 try "caption a directory without images" 2 - 'folders/ has no images' caption folders/
-try "tokenize two" 2 - 'one text, not 2' tokenize a b
-try "list something" 2 - 'no arguments' list x
-try "missing image, before any load" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
+try "tokenize with two arguments" 2 - 'one text, not 2' tokenize a b
+try "list with an argument" 2 - 'no arguments' list x
+try "a missing image is found before the model is loaded" 1 - 'nope.png: No such file' ask --model nowhere nope.png what
 try "missing model" 1 - 'nowhere' ask --model nowhere hello
 try "an unknown short name" 1 - 'qwen3-vl:70b is not a directory.* downloads qwen3-vl:2b, :4b' plan qwen3-vl:70b
-try "to be pulled" 2 - '"qwen3vl:2b" is not a short name that eyelet knows' pull qwen3vl:2b
-try "the question first" 2 - 'comes after the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
-try "completions of the shell" 2 - 'make install installs completions' completion bash
+try "a model that must be pulled" 2 - '"qwen3vl:2b" is not a short name that eyelet knows' pull qwen3vl:2b
+try "the question before the image" 2 - 'comes after the image: eyelet ask red.png "What is this\?"$' ask "What is this?" red.png
+try "words for the shell's completion" 2 - 'make install installs completions' completion bash
 try "one argument too few" 2 - 'takes two arguments, not 1: .* eyelet quantize' quantize demo
-try "missing model of the cache" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
+try "a model that the cache lacks" 1 - 'Some/Model.*eyelet pull Some/Model' ask --model Some/Model hello
 try "a file as model" 1 - 'red.png is a file.*; give' ask --model red.png hello
 try "an option before the command" 2 - 'options go after the command' --model tiny ask hello
 try "a path longer than a message" 1 - 'File name too long' caption "$(printf 'a%.0s' {1..3000})"
@@ -74,147 +74,147 @@ export EYELET_MODEL=$work/tiny
 try "ask text" 0 . - ask --max-tokens 3 hello
 try "ask about an image" 0 . - ask red.png --max-tokens 3 'What is this?'
 cp out plain
-try "ask again" 0 . - ask --max-tokens=3 --model=tiny red.png -- 'What is this?'
+try "the same question again" 0 . - ask --max-tokens=3 --model=tiny red.png -- 'What is this?'
 cmp -s plain out
 say "the same call gives the same answer"
 [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
-say "the answer ends its line"
+say "the answer ends with a line end"
 status=0
 "$eyelet" ask - 'What is this?' --max-tokens 3 <red.png >out 2>err
 cmp -s plain out
 say "an image from standard input"
 try "ask --json" 0 '^\{' - ask red.png blue.png --json --max-tokens 2 --logprobs 3 'What is this?'
-same "members" "answer,finish_reason,seed,usage,timings,logprobs" keys
-same "usage" \
+same "members of ask --json" "answer,finish_reason,seed,usage,timings,logprobs" keys
+same "members of usage" \
   "$(printf 'prompt_tokens,completion_tokens,prompt_tokens_details,images\tcached_tokens,multimodal_tokens\t2')" \
   usage.keys usage.prompt_tokens_details.keys usage.images.length
-same "images" "$(printf '64\t48\t40\t40')" usage.images.0.width usage.images.0.height usage.images.1.width \
+same "sizes of images" "$(printf '64\t48\t40\t40')" usage.images.0.width usage.images.0.height usage.images.1.width \
   usage.images.1.height
-same "image" width,height,used_width,used_height,tokens usage.images.0.keys
-same "timings" load_s,vision_s,prefill_s,decode_s timings.keys
-same "logprobs" "$(printf '2\t3\ttoken,logprob,top\ttoken,logprob')" logprobs.length logprobs.1.top.length \
+same "members of an image" width,height,used_width,used_height,tokens usage.images.0.keys
+same "members of timings" load_s,vision_s,prefill_s,decode_s timings.keys
+same "members of logprobs" "$(printf '2\t3\ttoken,logprob,top\ttoken,logprob')" logprobs.length logprobs.1.top.length \
   logprobs.0.keys logprobs.0.top.2.keys
-same "finish" "$(printf '"length"\tnull')" finish_reason seed
-try "no logprobs" 0 '"logprobs": null' - ask --json --max-tokens 1 hello
-try "logprobs of the chosen only" 0 '"top": \[\]' - ask --json --max-tokens 1 --logprobs -- hello
-try "logprobs as text" 0 . '^-[0-9.]+' ask --max-tokens 2 --logprobs 2 hello
+same "finish reason and seed" "$(printf '"length"\tnull')" finish_reason seed
+try "without log-probabilities" 0 '"logprobs": null' - ask --json --max-tokens 1 hello
+try "log-probabilities of the chosen tokens only" 0 '"top": \[\]' - ask --json --max-tokens 1 --logprobs -- hello
+try "log-probabilities as text" 0 . '^-[0-9.]+' ask --max-tokens 2 --logprobs 2 hello
 try "--max-pixels" 0 '"used_width": 32, "used_height": 32' - ask --json --max-tokens 1 --max-pixels 1024 blue.png what
 try "--max-pixels native" 0 '"images"' - ask --json --max-tokens 1 --max-pixels native red.png what
 try "prompt longer than the context" 1 - 'tokens' ask --max-model-len 16 "$(printf 'word %.0s' {1..60})"
-try "special tokens stay text" 0 . - ask --json --max-tokens 1 '<|image_pad|>'
+try "special tokens in a question stay text" 0 . - ask --json --max-tokens 1 '<|image_pad|>'
 
 # ---- sampling ----
-try "a seed is used" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.5 --seed 7 red.png what
+try "a given seed is reported" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.5 --seed 7 red.png what
 "$json_at" answer <out >first
-try "the same seed" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.5 --seed 7 red.png what
+try "the same seed again" 0 '"seed": 7,' - ask --json --max-tokens 20 --temperature 1.5 --seed 7 red.png what
 "$json_at" answer <out | cmp -s - first
 say "the same seed gives the same answer"
 try "a random seed is reported" 0 '"seed": [0-9]+,' - ask --json --max-tokens 2 --temperature 1.5 hello
-try "greedy has no seed" 0 '"seed": null' - ask --json --max-tokens 2 hello
+try "a greedy answer has no seed" 0 '"seed": null' - ask --json --max-tokens 2 hello
 try "stop texts" 0 '"finish_reason": "stop"' - ask --json --max-tokens 400 --temperature 3 --seed 1 --stop a --stop e \
   hello
-try "top_p below 0" 2 - 'top-p' ask --top-p -0.5 hello
+try "a negative top_p" 2 - 'top-p' ask --top-p -0.5 hello
 try "an invalid temperature" 2 - 'temperature takes a number' ask --temperature warm hello
-try "seventeen stop texts" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17}) hello
-try "read is greedy" 0 '"seed": null' - read --json --max-tokens 1 red.png
+try "one stop text too many" 2 - 'at most 16' ask $(printf -- '--stop s%d ' {1..17}) hello
+try "read is greedy by default" 0 '"seed": null' - read --json --max-tokens 1 red.png
 try "scene without an image" 2 - 'scene needs an image' scene
 try "bench" 0 'share_of_limit' - bench --model tiny --json --runs 1 --max-tokens 3
 try "bench: streams need a depth" 2 - 'streams needs --depth' bench --model tiny --streams 2
-try "bench: the prompt of one stream" 0 '"prompt": {"seconds"' - bench --model tiny --json --runs 1 --max-tokens 3 \
+try "bench: one stream's prompt" 0 '"prompt": {"seconds"' - bench --model tiny --json --runs 1 --max-tokens 3 \
   --depth 20
 
 try "a text as an image" 1 - '^eyelet: text.jpg: ' ask text.jpg what
-try "the bad one of two is named" 1 - '^eyelet: cut.png: ' ask red.png cut.png what
+try "an error names the bad image of two" 1 - '^eyelet: cut.png: ' ask red.png cut.png what
 try "an empty image" 1 - 'empty.png' ask empty.png what
-try "a name with a line end" 1 - 'new\\x0aline.png: No such' ask "new${nl}line.png" what
+try "a file name with a line end" 1 - 'new\\x0aline.png: No such' ask "new${nl}line.png" what
 
 # ---- caption ----
 try "one caption" 0 . - caption red.png --max-tokens 3
 ! grep -q 'red.png: ' out
-say "one image has no name before it"
-try "many, one bad" 1 '^blue.png: ' 'text.jpg: .*' caption red.png text.jpg blue.png --max-tokens 3
+say "the caption of a single image has no file name before it"
+try "captions of several images, one of them bad" 1 '^blue.png: ' 'text.jpg: .*' caption red.png text.jpg blue.png --max-tokens 3
 [ "$(grep -c '^\(red\|blue\).png: ' out)" -eq 2 ] && grep -q '1 of 3 images failed' err
-say "the others were captioned"
-try "many, one missing, JSON" 1 . - caption red.png nope.png blue.png --max-tokens 3 --json --quiet
+say "the other images have captions"
+try "captions as JSON, one image missing" 1 . - caption red.png nope.png blue.png --max-tokens 3 --json --quiet
 [ "$("$json_at" image <out | tr '\n' ' ')" = '"red.png" "nope.png" "blue.png" ' ]
-say "a line an image, in order"
+say "one line for each image, in order"
 [ "$("$json_at" keys <out | tr '\n' ' ')" = 'image,caption,usage,timings image,error image,caption,usage,timings ' ]
-say "members of a line"
-try "all missing: no load" 1 - 'a.png.*' caption --model nowhere a.png b.png
+say "members of a caption's line"
+try "no model is loaded if all images are missing" 1 - 'a.png.*' caption --model nowhere a.png b.png
 cp red.png "odd${nl}name.png"
-try "odd name" 0 '^odd\\x0aname.png: ' - caption "odd${nl}name.png" red.png --max-tokens 1
-try "odd name, JSON" 0 '^\{"image": "odd\\nname.png"' - caption "odd${nl}name.png" --max-tokens 1 --json
+try "a caption of an image with an odd name" 0 '^odd\\x0aname.png: ' - caption "odd${nl}name.png" red.png --max-tokens 1
+try "an odd name in JSON" 0 '^\{"image": "odd\\nname.png"' - caption "odd${nl}name.png" --max-tokens 1 --json
 
 # ---- extract, choices ----
 echo '{"type": "object", "properties": {"kind": {"enum": ["heart", "square"], "description": "of shape"}, "count": {"type": "integer", "minimum": 0,
   "maximum": 99}, "words": {"type": "array", "items": {"type": "string", "maxLength": 6}, "maxItems": 2}}, "required": ["kind", "count", "words"],
   "additionalProperties": false}' >fields.json
 echo '{"type": "object", "properties": {"x": {"not": {}}}}' >odd.json
-try "extract nothing" 2 - 'needs an image' extract --schema fields.json
-try "extract without schema" 2 - 'extract needs either --fields' extract red.png
-try "a schema that is missing, before any load" 1 - 'nope.json: No such' extract --model nowhere red.png --schema \
+try "extract without arguments" 2 - 'needs an image' extract --schema fields.json
+try "extract without a schema" 2 - 'extract needs either --fields' extract red.png
+try "a missing schema is found before the model is loaded" 1 - 'nope.json: No such' extract --model nowhere red.png --schema \
   nope.json
-try "a schema with an unsupported keyword, before any load" 2 - 'odd.json: .*"not" is not supported' extract --model \
+try "an unsupported keyword is found before the model is loaded" 2 - 'odd.json: .*"not" is not supported' extract --model \
   nowhere red.png --schema odd.json
-try "a schema that is no JSON" 2 - 'text.jpg: ' extract --model nowhere red.png --schema text.jpg
-try "stdin twice" 2 - 'not both' extract - --schema -
+try "a schema that is not JSON" 2 - 'text.jpg: ' extract --model nowhere red.png --schema text.jpg
+try "standard input as schema and image" 2 - 'not both' extract - --schema -
 try "extract from a directory without images" 2 - 'folders has no images' extract folders --schema fields.json
 try "extract" 0 '^\{"image": "red.png", "data": \{"kind":.*\}\}$' - extract red.png --schema fields.json
-same "members of the data" "$(printf 'image,data\tkind,count,words')" keys data.keys
-try "extract many, one bad" 1 . '1 of 3 images failed' extract red.png text.jpg blue.png --schema fields.json
+same "members of extracted data" "$(printf 'image,data\tkind,count,words')" keys data.keys
+try "extract from several images, one of them bad" 1 . '1 of 3 images failed' extract red.png text.jpg blue.png --schema fields.json
 [ "$("$json_at" keys <out | tr '\n' ' ')" = 'image,data image,error image,data ' ]
-say "a line an image"
-try "extract --json, a question" 0 . - extract red.png --schema fields.json --json --prompt 'What is it?'
-same "members" image,data,usage,timings keys
+say "one line for each readable image"
+try "extract --json with a question" 0 . - extract red.png --schema fields.json --json --prompt 'What is it?'
+same "members of extract --json" image,data,usage,timings keys
 cp fields.json in
 try "a schema from standard input" 0 '"kind"' - extract red.png --schema -
 rm in
-try "an answer that is cut" 1 '"error": "the answer was cut after 3 tokens .*--max-tokens"' - extract red.png --schema \
+try "extract with an answer that is cut off" 1 '"error": "the answer was cut after 3 tokens .*--max-tokens"' - extract red.png --schema \
   fields.json --max-tokens 3
 for seed in {1..20}; do
   "$eyelet" extract red.png --schema fields.json --temperature 1.5 --seed $seed 2>>err
 done >out
 [ "$("$json_at" data.keys <out | sort | uniq -c | tr -s ' ')" = ' 20 kind,count,words' ]
-say "data at any temperature"
+say "data are valid at any temperature"
 "$json_at" data.kind data.count <out | awk '!/^"(heart|square)"\t[0-9][0-9]?$/ {bad = 1} END {exit bad}'
-say "with values of the schema"
-try "a choice" 0 '^(yes|no)$' - ask red.png 'Is it red?' --choice yes --choice no
+say "the data's values are those of the schema"
+try "one of several choices" 0 '^(yes|no)$' - ask red.png 'Is it red?' --choice yes --choice no
 [ "$(wc -c <out)" -le 4 ]
-say "and nothing else"
+say "the answer is the choice alone"
 for seed in {1..10}; do "$eyelet" ask hello --choice yes --choice 'no, never' --choice no --temperature 1.5 --seed \
   $seed; done >out 2>err
 [ "$(grep -cxE 'yes|no|no, never' out)" -eq 10 ] && [ "$(wc -l <out)" -eq 10 ]
-say "a choice at any temperature"
+say "an answer is a choice at any temperature"
 try "a choice as JSON" 0 '"answer": "yes", "finish_reason": "stop", "seed": null' - ask --json hello --choice yes
 try "ask with a schema" 0 '^\{"kind":.*\}$' - ask red.png what --schema fields.json
-try "ask with a schema, cut" 1 . 'cut after 2 tokens' ask red.png what --schema fields.json --max-tokens 2
-try "two formats" 2 - 'cannot be combined' ask hello --choice a --schema fields.json
-try "a choice of two lines" 2 - 'takes one line' ask hello --choice "a${nl}b"
-try "a choice that is no UTF-8" 2 - 'not UTF-8' ask hello --choice $'\xff'
-try "choices of caption" 2 - 'not an option of caption, but of ask' caption red.png --choice a
+try "ask with a schema and an answer that is cut off" 1 . 'cut after 2 tokens' ask red.png what --schema fields.json --max-tokens 2
+try "a schema and choices together" 2 - 'cannot be combined' ask hello --choice a --schema fields.json
+try "a choice with a line end" 2 - 'takes one line' ask hello --choice "a${nl}b"
+try "a choice that is not UTF-8" 2 - 'not UTF-8' ask hello --choice $'\xff'
+try "caption has no choices" 2 - 'not an option of caption, but of ask' caption red.png --choice a
 for seed in 1 2 3; do
   "$mkcheckpoint" --like tiny-gqa4-fp8 --seed $seed untrained >/dev/null
   "$eyelet" detect --model untrained red.png heart --max-tokens 60 2>>err
   rm -r untrained
 done >out
 [ "$(grep -cxE '\[.*\]' out)" -eq 3 ]
-say "untrained models detect"
+say "detect with untrained models prints lists"
 
 # ---- tokenize, list ----
 try "tokenize" 0 '^[0-9]+	"' - tokenize 'Hello world'
 try "tokenize --json" 0 '^\[\{"id": [0-9]+, "text": "' - tokenize --json 'Hello world'
-same "token members" id,text 0.keys
-try "an empty text" 0 '^\[\]$' - tokenize --json ''
+same "members of tokenize --json" id,text 0.keys
+try "tokenize an empty text" 0 '^\[\]$' - tokenize --json ''
 printf 'Hello world' | "$eyelet" tokenize --json - 2>err | cmp -s - <("$eyelet" tokenize --json 'Hello world')
 say "tokenize standard input"
-try "special stays text" 0 '"<' - tokenize '<|im_end|>'
+try "tokenize leaves special tokens as text" 0 '"<' - tokenize '<|im_end|>'
 try "--parse-special" 0 '^[0-9]+	"<\|im_end\|>"$' - tokenize --parse-special '<|im_end|>'
 [ "$(wc -l <out)" -eq 1 ]
-say "one token"
-try "text that is no UTF-8" 2 - 'not UTF-8' tokenize $'\xff'
-try "an empty cache" 0 - 'no-cache/hub' list
-HF_HOME= XDG_CACHE_HOME=$work/xdg try "a cache where XDG says" 0 - 'xdg/huggingface/hub' list
-try "an empty cache, JSON" 0 '^\[\]$' - list --json --quiet
+say "--parse-special makes one token"
+try "tokenize text that is not UTF-8" 2 - 'not UTF-8' tokenize $'\xff'
+try "list of an empty cache" 0 - 'no-cache/hub' list
+HF_HOME= XDG_CACHE_HOME=$work/xdg try "the cache is below XDG_CACHE_HOME" 0 - 'xdg/huggingface/hub' list
+try "list of an empty cache as JSON" 0 '^\[\]$' - list --json --quiet
 hub=$work/cache/hub
 mkdir -p "$hub/models--Qwen--Tiny-VL/refs" "$hub/models--Qwen--Tiny-VL/snapshots/0123abc" \
   "$hub/models--Other--Text/snapshots/1"
@@ -224,11 +224,11 @@ echo '{"architectures": ["LlamaForCausalLM"]}' >"$hub/models--Other--Text/snapsh
 export HF_HOME=$work/cache
 try "list" 0 'Qwen/Tiny-VL +Qwen3VLForConditionalGeneration +fp8 +9\.1 MB' - list
 try "list --json" 0 '^\[' - list --json
-same "list members" name,architecture,quantization,directory,bytes,fits,problem 1.keys
-same "sorted" "$(printf '"Other/Text"\t"LlamaForCausalLM"\t"Qwen/Tiny-VL"')" 0.name 0.architecture 1.name
-try "a model by its name" 0 . - ask --model Qwen/Tiny-VL --max-tokens 1 hello
+same "members of list --json" name,architecture,quantization,directory,bytes,fits,problem 1.keys
+same "the list is sorted" "$(printf '"Other/Text"\t"LlamaForCausalLM"\t"Qwen/Tiny-VL"')" 0.name 0.architecture 1.name
+try "a cached model by its name" 0 . - ask --model Qwen/Tiny-VL --max-tokens 1 hello
 unset EYELET_MODEL
-try "the model of the cache" 0 . - ask --max-tokens 1 hello
+try "the only usable model of the cache needs no name" 0 . - ask --max-tokens 1 hello
 
 # ---- the demo model next to the program ----
 broken=$work/cache/hub/models--big--broken/snapshots/aaaa
@@ -239,7 +239,7 @@ cp made/*.json "$broken" && head -c 20000000 made/model.safetensors >"$broken/mo
 EYELET_MODEL= try "a half-downloaded model" 0 . 'skipping big/broken in the cache: .*model.safetensors' ask \
   --max-tokens 1 hello
 rm "$broken/config.json" && ln -s nowhere "$broken/config.json"
-try "a dangling link" 1 - 'config.json: a dangling link' ask --model big/broken hello
+try "a model with a dangling link" 1 - 'config.json: a dangling link' ask --model big/broken hello
 rm -r "$work/cache/hub/models--big--broken"
 export HF_HOME=$work/no-cache
 mkdir -p installed/bin installed/share/eyelet/models folder/models
@@ -249,14 +249,14 @@ cp -r tiny folder/models/demo && cp -r tiny installed/share/eyelet/models/demo
 real=$eyelet
 mkdir alone && cp folder/eyelet alone/
 eyelet=$work/alone/eyelet
-try "no model at all" 1 - 'no model.*eyelet pull' ask hello
-try "no demo" 1 - 'demo' ask --model demo hello
+try "without any model" 1 - 'no model.*eyelet pull' ask hello
+try "--model demo without the demo model" 1 - 'demo' ask --model demo hello
 eyelet=$work/folder/eyelet
-try "demo, with a remark" 0 . '^eyelet: using the demo model.*eyelet pull' ask --max-tokens 1 hello
-try "demo, quiet" 0 . - ask --quiet --max-tokens 1 hello
-try "demo by name" 0 . - ask --model demo --max-tokens 1 hello
+try "the demo model is used, with a remark" 0 . '^eyelet: using the demo model.*eyelet pull' ask --max-tokens 1 hello
+try "--quiet leaves out the remark" 0 . - ask --quiet --max-tokens 1 hello
+try "the demo model by its name" 0 . - ask --model demo --max-tokens 1 hello
 eyelet=$work/installed/bin/eyelet
-try "demo of an installed program" 0 . 'using the demo' ask --max-tokens 1 hello
+try "the demo model of an installed program" 0 . 'using the demo' ask --max-tokens 1 hello
 eyelet=$real
 export EYELET_MODEL=$work/tiny
 
@@ -264,16 +264,16 @@ export EYELET_MODEL=$work/tiny
 "$eyelet" ask --max-tokens 4000 hello 2>err | head -c 5 >out
 status=${PIPESTATUS[0]}
 [ "$status" -eq 0 ] && [ ! -s err ]
-say "closed pipe: quiet"
+say "a closed pipe ends ask without a message"
 "$eyelet" caption red.png red.png red.png red.png --json --max-tokens 4 2>err | head -1 >out
 status=${PIPESTATUS[0]}
 [ "$status" -eq 0 ] && [ ! -s err ]
-say "closed pipe in caption: quiet"
+say "a closed pipe ends caption without a message"
 if [ -w /dev/full ]; then
   "$eyelet" ask --max-tokens 2 hello >/dev/full 2>err
   status=$?
   [ $status -eq 1 ] && grep -q 'cannot write' err
-  say "full disk"
+  say "a full disk is an error"
 fi
 
 # at_work PID listens|writes: whether the program catches SIGINT and, with `writes`, has written output; or has ended
@@ -294,13 +294,13 @@ cp -r tiny endless && sed -i 's/150[02]\(,\|$\)/1535\1/' endless/generation_conf
   # its end token is not in the vocabulary, so answers do not end by themselves
 interrupted writes ask --model endless --max-model-len 200000 --max-tokens 190000 hello
 [ $status -eq 130 ] && [ -s out ] && [ ! -s err ] && [ "$(tail -c1 out | od -An -c | tr -d ' ')" = '\n' ]
-say "Ctrl-C: the answer so far, status 130"
+say "Ctrl-C in ask: the answer so far, status 130"
 interrupted listens bench --model tiny --runs 1000 --max-tokens 8000
 [ $status -eq 130 ] && [ ! -s out ] && grep -q 'stopped before' err
 say "Ctrl-C in bench: no figures, status 130"
 interrupted listens ask --model endless --json --max-model-len 200000 --max-tokens 190000 hello
 [ $status -eq 130 ] && [ "$("$json_at" finish_reason <out)" = '"cancelled"' ]
-say "Ctrl-C with --json: cancelled"
+say "Ctrl-C in ask --json: the answer is marked cancelled"
 
 # ---- a terminal ----
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no pseudo-terminals
@@ -309,7 +309,7 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   say "a progress bar on a terminal"
   TERM=dumb script -qec "'$eyelet' caption red.png blue.png --max-tokens 4" /dev/null </dev/null >out 2>err
   ! grep -q '1/2' out
-  say "none on a dumb one"
+  say "no progress bar on a dumb terminal"
 fi
 
 echo "1..$ran"

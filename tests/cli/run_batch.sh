@@ -17,53 +17,53 @@ ln -s .. photos/more/up
 options=(--temperature 0 --max-tokens 24)
 
 # ---- folders ----
-try "a folder: its images, sorted; subfolders are reported" 0 '^photos/a.JPG: .*FRAGILE' '1 folder left out \(photos/more\); -r' \
+try "a folder's images are sorted, and its subfolders reported" 0 '^photos/a.JPG: .*FRAGILE' '1 folder left out \(photos/more\); -r' \
   caption photos "${options[@]}"
 [ "$(cut -d: -f1 out | paste -sd ' ')" = 'photos/a.JPG photos/b.png' ]
-say "in order, no other files"
-try "recursive" 0 '^photos/more/c.png: ' - caption -r photos/ "${options[@]}"
+say "images are in order, without other files"
+try "-r includes subfolders" 0 '^photos/more/c.png: ' - caption -r photos/ "${options[@]}"
 [ "$(wc -l <out)" -eq 3 ]
-say "a link to a folder is not entered"
+say "-r does not follow a link to a folder"
 rm -f photos/notes.txt
-try "files and a folder, as * gives them" 0 '^photos/a.JPG: ' '1 folder left out' caption photos/* --max-tokens 2
-try "no images" 2 - 'empty has no images' caption empty
-try "folders only" 2 - 'has only folders; -r' caption folders
+try "files and a folder from the pattern *" 0 '^photos/a.JPG: ' '1 folder left out' caption photos/* --max-tokens 2
+try "a folder without images" 2 - 'empty has no images' caption empty
+try "a folder that contains only folders" 2 - 'has only folders; -r' caption folders
 try "a missing folder" 1 - 'nope: No such file' caption nope
 
 # ---- questions ----
-try "ask each" 0 '^photos/b.png:$' - ask photos "How many shapes?" "${options[@]}" --quiet
-try "ask each, no image" 2 - 'name images or a folder' ask --each "How many?"
+try "ask --each" 0 '^photos/b.png:$' - ask photos "How many shapes?" "${options[@]}" --quiet
+try "ask --each without an image" 2 - 'name images or a folder' ask --each "How many?"
 try "ask without --each is one question" 0 . - ask photos/a.JPG photos/b.png "What is this?" "${options[@]}"
 [ "$(grep -c 'photos/' out)" -eq 0 ]
-say "one answer about both"
-try "ask, choices, CSV" 0 '^photos/a.JPG,(yes|no)$' - ask --each photos/a.JPG photos/b.png "Is there a word?" --choice yes --choice no --csv
+say "ask without --each gives one answer about both images"
+try "ask with choices as CSV" 0 '^photos/a.JPG,(yes|no)$' - ask --each photos/a.JPG photos/b.png "Is there a word?" --choice yes --choice no --csv
 [ "$(head -1 out)" = image,answer ]
-say "a header"
-try "scene of two" 0 '^photos/b.png:$' - scene photos/a.JPG photos/b.png "${options[@]}"
+say "CSV begins with a header"
+try "scene of two images" 0 '^photos/b.png:$' - scene photos/a.JPG photos/b.png "${options[@]}"
 try "read as JSON lines" 0 '^\{"image": "photos/a.JPG", "answer": "' - read photos/a.JPG photos/b.png --jsonl --max-tokens 24
 try "log-probabilities of each" 0 '"logprobs": \[\{"token": ' - read photos/a.JPG photos/b.png --jsonl --logprobs 1 --max-tokens 2
 try "and as text" 0 '^FR' '^photos/b.png:$' read photos/a.JPG photos/b.png --logprobs --max-tokens 2
 try "detect in a folder" 0 '^\{"image": "photos/b.png", "boxes": \[' - detect photos "square, heart" --quiet
-try "detect, CSV" 0 '^photos/b.png,.*,[0-9]+,[0-9]+,[0-9]+,[0-9]+$' - detect photos/a.JPG photos/b.png "circle, square, heart, triangle, star, ring" --csv
-try "detect, --draw is for one" 2 - 'draw takes one image' detect photos square --draw x.png
+try "detect as CSV" 0 '^photos/b.png,.*,[0-9]+,[0-9]+,[0-9]+,[0-9]+$' - detect photos/a.JPG photos/b.png "circle, square, heart, triangle, star, ring" --csv
+try "detect --draw takes only one image" 2 - 'draw takes one image' detect photos square --draw x.png
 try "detect without WHAT" 2 - 'what to look for is missing' detect photos/a.JPG photos/b.png
 echo '{"type": "object", "properties": {"a, b": {"enum": ["x\"y"]}, "n": {"enum": [7]}, "l": {"enum": [[1, 2]]}}, "required": ["a, b", "n", "l"]}' >schema.json
-try "extract, CSV: the schema's fields" 0 '^photos/a.JPG,"x""y",7,"\[1,2\]"$' - extract photos/a.JPG photos/b.png --schema schema.json --csv
+try "extract as CSV" 0 '^photos/a.JPG,"x""y",7,"\[1,2\]"$' - extract photos/a.JPG photos/b.png --schema schema.json --csv
 [ "$(head -1 out)" = 'image,"a, b",n,l' ]
-say "their names"
+say "the CSV header has the names of the schema's fields"
 
 # ---- sidecar files ----
 try "sidecars" 0 - - caption photos "${options[@]}" --sidecar --quiet
 grep -q FRAGILE photos/a.txt && [ -s photos/b.txt ]
-say "photo.txt next to photo.jpg"
+say "photo.txt is next to photo.jpg"
 try "sidecars are not overwritten" 1 - 'photos/a.txt already exists; --resume' caption photos --sidecar --quiet
 echo mine >photos/a.txt
-try "--resume leaves them out" 0 - '2 of 2 images are done' caption photos --sidecar --resume
+try "--resume skips images with a sidecar" 0 - '2 of 2 images are done' caption photos --sidecar --resume
 [ "$(cat photos/a.txt)" = mine ]
-say "and alone"
+say "the sidecars are unchanged"
 try "--overwrite" 0 - - caption photos "${options[@]}" --sidecar --overwrite --quiet
 grep -q FRAGILE photos/a.txt
-say "replaces them"
+say "--overwrite replaces sidecars"
 try "--overwrite without --sidecar" 2 - 'overwrite is for --sidecar' caption photos --overwrite
 mkdir twins
 cp "$root"/examples/shapes-1.png twins/t.png
@@ -71,9 +71,9 @@ cp "$root"/examples/shapes-6.jpg twins/t.jpg
 try "two concurrent images with the same sidecar" 1 - 't.png: twins/t.txt already exists' caption twins --sidecar --max-num-seqs 2 \
   --max-tokens 2
 rm -r twins
-try "extract makes photo.json" 0 - - extract photos --schema schema.json --sidecar --quiet
+try "extract --sidecar writes photo.json" 0 - - extract photos --schema schema.json --sidecar --quiet
 grep -q '"n": *7' photos/a.json
-say "with the data"
+say "photo.json has the data"
 
 # ---- resuming ----
 try "resume without an output" 2 - 'use it with --sidecar, or with --output' caption photos --resume
@@ -96,23 +96,23 @@ try "killed between the rows of an image" 0 - '1 of 2 images are done' detect ph
 say "has all rows of it, and those of a run"
 try "JSON lines to a file" 0 - - caption photos/a.JPG --jsonl -o all.jsonl "${options[@]}"
 printf '{"image": "photos/b.png", "capt' >>all.jsonl # killed while writing a line
-try "goes on after a cut line" 0 - '1 of 3 images are done' caption -r photos --jsonl -o all.jsonl --resume "${options[@]}"
+try "--resume continues after an incomplete line" 0 - '1 of 3 images are done' caption -r photos --jsonl -o all.jsonl --resume "${options[@]}"
 cp all.jsonl out
 [ "$(sed 's/^{"image": "\([^"]*\)".*/\1/' out | paste -sd ' ')" = 'photos/a.JPG photos/b.png photos/more/c.png' ]
-say "each image once"
+say "the JSON lines have each image once"
 try "CSV to a file" 0 - - caption photos/a.JPG --csv -o all.csv "${options[@]}"
 printf 'photos/b.png,"two\n' >>all.csv # killed after a line of a cell
 try "goes on" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --resume "${options[@]}" 
 [ "$(grep -c ^image, all.csv)" -eq 1 ] && [ "$(wc -l <all.csv)" -eq 3 ]
-say "one header, each image once"
+say "the CSV file has one header and each image once"
 : >photos/bad.png
-try "failed images are retried" 1 - '1 of 3 images failed' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --max-tokens 2
+try "JSON lines with a failed image" 1 - '1 of 3 images failed' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --max-tokens 2
 cp "$root"/examples/shapes-3.png photos/bad.png
-try "and done" 0 - '2 of 3 images are done' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --resume --max-tokens 2
-try "an image is no output" 2 - 'output would overwrite the image photos/b.png' caption photos -o photos/b.png --max-tokens 2
+try "--resume skips finished images and retries failed ones" 0 - '2 of 3 images are done' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --resume --max-tokens 2
+try "--output refuses to replace an image" 2 - 'output would overwrite the image photos/b.png' caption photos -o photos/b.png --max-tokens 2
 [ -s photos/b.png ]
-say "and is left alone"
-try "a full disk" 1 - '/dev/full' caption photos/a.JPG photos/b.png --csv -o /dev/full --max-tokens 2
+say "the image is unchanged"
+try "output on a full disk" 1 - '/dev/full' caption photos/a.JPG photos/b.png --csv -o /dev/full --max-tokens 2
 
 # ---- several requests in flight ----
 caption_all() { "$eyelet" caption "$root"/examples/*.png "$root"/examples/*.jpg "${options[@]}" --quiet "$@"; }
@@ -120,7 +120,7 @@ caption_all >one 2>err
 caption_all --max-num-seqs 4 >out 2>err
 cmp one out >>err 2>&1
 say "four in flight: the same answers in the same order"
-try "several in flight, one bad" 1 '^\{"image": "nope.png", "error"' 'images failed' \
+try "several in flight, one of them bad" 1 '^\{"image": "nope.png", "error"' 'images failed' \
   caption photos/a.JPG nope.png photos/b.png photos/more/c.png --jsonl --max-num-seqs 3 --max-tokens 2
 
 # ---- documents ----
@@ -134,7 +134,7 @@ else # no pdftoppm, or a kernel without Landlock
   say "the error says why PDFs cannot be read"
 fi
 for scan in $documents; do
-  try "$scan: its texts are one answer" 0 '^FRAGILE$' - read $scan --max-tokens 24 --dpi 100
+  try "$scan: the texts of its pages are one answer" 0 '^FRAGILE$' - read $scan --max-tokens 24 --dpi 100
   [ "$(wc -l <out)" -eq 3 ]
   say "$scan: of two pages"
   try "$scan: usage" 0 . - read $scan --json --logprobs --max-tokens 2
@@ -143,25 +143,25 @@ for scan in $documents; do
   try "$scan: one row" 0 "^\{\"image\": \"$scan\", \"pages\": 2, \"answer\": \"FRAGILE" - read $scan --jsonl --max-tokens 24
   try "$scan: a row a page" 0 "^$scan#page=2,.*ring" - caption $scan --each --csv "${options[@]}" --dpi 100
   [ "$(wc -l <out)" -eq 3 ]
-  say "$scan: two rows"
-  try "$scan: one page" 0 'white ring' - ask "$scan#page=2" "Describe this image." "${options[@]}"
+  say "$scan: the two pages have two rows"
+  try "$scan: a single page" 0 'white ring' - ask "$scan#page=2" "Describe this image." "${options[@]}"
   [ "$(grep -c FRAGILE out)" -eq 0 ]
-  say "$scan: and no other"
+  say "$scan: only that page is read"
   try "$scan: --pages" 0 'FRAGILE' - ask $scan --pages 1 "Describe this image." "${options[@]}"
-  try "$scan: no such page" 1 - "$scan has 2 pages, none of them in 3-" caption $scan --pages 3-
-  try "an image is one page" 0 . - caption "$root/examples/word-1.png" --pages 1-
+  try "$scan: a page that it lacks" 1 - "$scan has 2 pages, none of them in 3-" caption $scan --pages 3-
+  try "an image has one page" 0 . - caption "$root/examples/word-1.png" --pages 1-
   try "an image has no page 2" 1 - 'word-1.png is a single image, which --pages 2- leaves out' caption "$root/examples/word-1.png" --pages 2-
-  try "$scan: no list" 2 - 'pages takes a list such as 3, 1-3' caption $scan --pages 1,,2
-  try "$scan: all pages in one question" 0 . - ask $scan "What is this?" --max-tokens 4
+  try "$scan: --pages that is not a list" 2 - 'pages takes a list such as 3, 1-3' caption $scan --pages 1,,2
+  try "$scan: one question about all pages" 0 . - ask $scan "What is this?" --max-tokens 4
   try "$scan: boxes of each page" 0 "^\{\"image\": \"$scan#page=2\", \"boxes\": \[" - detect $scan "square, ring" --quiet
-  try "$scan: a line of JSON says that there is no such page" 1 "^\{\"image\": \"$scan\", \"error\": \".* has 2 pages" '*' \
+  try "$scan: the JSON error of a page that it lacks" 1 "^\{\"image\": \"$scan\", \"error\": \".* has 2 pages" '*' \
     detect $scan "$root/examples/word-1.png" ring --pages 3-
-  try "$scan: sidecar" 0 - - read $scan --sidecar --overwrite --max-tokens 24 --quiet
+  try "$scan: one sidecar for all pages" 0 - - read $scan --sidecar --overwrite --max-tokens 24 --quiet
   grep -q FRAGILE scan.txt
-  say "$scan: its text"
+  say "$scan: the sidecar has the text"
   try "$scan: a sidecar for each page" 0 - - caption $scan --each --sidecar --overwrite --quiet --max-tokens 2
   [ -s scan.page1.txt ] && [ -s scan.page2.txt ]
-  say "$scan: two files"
+  say "$scan: the two pages have two sidecars"
   cp $scan in
   try "$scan: piped" 0 FRAGILE - read --max-tokens 24
   cp out piped
@@ -176,46 +176,46 @@ for scan in $documents; do
 done
 PATH=/nonexistent "$eyelet" read "$root"/tests/document/data/two.pdf >out 2>err
 grep -q 'install the package poppler-utils' err
-say "without pdftoppm its package is named"
-try "an animation is named" 0 . 'animated.gif is animated; only its first frame is used' caption "$root"/tests/image/data/animated.gif --max-tokens 2
+say "the error without pdftoppm names its package"
+try "a warning names an animated file" 0 . 'animated.gif is animated; only its first frame is used' caption "$root"/tests/image/data/animated.gif --max-tokens 2
 cp "$root"/examples/shapes-1.png wide.png
 try "boxes of one image" 0 . - detect wide.png "ring, square, circle" --quiet --jsonl
 cp out boxes
 try "boxes as a sidecar" 0 - - detect wide.png "ring, square, circle" --sidecar --quiet
 [ "$(cat wide.json)" = "$(sed 's/.*"boxes": //; s/}$//' boxes)" ]
-say "are the same pixels"
+say "the sidecar has the same boxes"
 
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may have no pseudo-terminals
   printf '/image wide.png\n/image scan.tif\n/quit\n' >typed
   script -qec "$eyelet chat" /dev/null <typed >out 2>err
   grep -q 'wide.png, 480 x 320, is sent with the next message' out && grep -q 'scan.tif, 2 pages, are sent with' out
-  say "/image says the size, or the pages"
+  say "/image prints the size of an image or the pages of a document"
 fi
 
 for i in {1..63}; do echo "/image wide.png"; done >in
 printf '/image %s\nHello\n/save 63.json\n' "$root"/tests/document/data/two.tif >>in
-try "a document that has no room" 1 . 'already has 64 images' chat --max-pixels 1024 --max-tokens 1
+try "a document with more pages than the message may have" 1 . 'already has 64 images' chat --max-pixels 1024 --max-tokens 1
 [ "$(grep -o wide.png 63.json | wc -l)" -eq 63 ] && ! grep -q two.tif 63.json
-say "leaves no page of it behind"
+say "no page of that document is left"
 rm in
 
 # ---- images from standard input ----
 cat photos/b.png >in
 try "an unnamed image on standard input" 0 'white ring' - ask "Describe this image." "${options[@]}"
 try "caption of standard input" 0 'white ring' - caption "${options[@]}"
-try "detect wants WHAT first" 2 - 'needs an image and what' detect
+try "detect expects WHAT first" 2 - 'needs an image and what' detect
 echo 'just text' >in
-try "text on standard input is no image" 0 . 'not an image and is not used' ask Hello --max-tokens 2
+try "text on standard input is not an image" 0 . 'not an image and is not used' ask Hello --max-tokens 2
 rm in
 sleep 6 | { timeout 20 "$eyelet" ask Hello --max-tokens 2 >out 2>err; status=$?; [ $status -eq 0 ] && grep -q 'within 5 s' err; }
-say "a pipe without a writer is given up after 5 s"
-try "an address is fetched by the server's rules" 1 - 'http://127.0.0.1:1/x.png' caption http://127.0.0.1:1/x.png
+say "a standard input that nobody writes does not block"
+try "a URL is fetched by the server's rules" 1 - 'http://127.0.0.1:1/x.png' caption http://127.0.0.1:1/x.png
 
 # ---- fields, types, labels ----
 try "extract with names" 0 '"data": \{"shop": ?".*", "total": ?-?[0-9]' - extract photos/a.JPG --fields "shop, total:number" --max-tokens 200
-try "an unknown type" 2 - 'not "total:euro"' extract photos/a.JPG --fields "total:euro"
-try "fields and a schema" 2 - 'extract needs either --fields' extract photos/a.JPG --fields a --schema schema.json
-try "a schema as it stands" 0 '"data": \{"n": 7\}' - extract photos/a.JPG \
+try "--fields with an unknown type" 2 - 'not "total:euro"' extract photos/a.JPG --fields "total:euro"
+try "--fields and --schema together" 2 - 'extract needs either --fields' extract photos/a.JPG --fields a --schema schema.json
+try "--schema with a schema as its value" 0 '"data": \{"n": 7\}' - extract photos/a.JPG \
   --schema '{"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": false}'
 
 # ---- standard input of ask ----
@@ -231,14 +231,14 @@ while read -r question; do "$eyelet" ask "$question" --max-tokens 1 --quiet; don
 [ "$(wc -l <out)" -eq 3 ]
 say "ask leaves the rest of a file of questions unread"
 try "read --as" 0 . - read --as markdown photos/a.JPG --max-tokens 3
-try "describe is scene" 0 . - describe photos/a.JPG --max-tokens 3
-try "ocr is read" 0 . - ocr photos/a.JPG --max-tokens 3
-try "run is another program's" 2 - 'eyelet chat holds a conversation' run qwen
-try "rm is never suggested by spelling" 2 - 'there is no command "em"$' em model
-try "help in groups" 0 '^Ask about images$' - help
+try "describe is another name of scene" 0 . - describe photos/a.JPG --max-tokens 3
+try "ocr is another name of read" 0 . - ocr photos/a.JPG --max-tokens 3
+try "run suggests chat or ask" 2 - 'eyelet chat holds a conversation' run qwen
+try "no misspelling suggests rm" 2 - 'there is no command "em"$' em model
+try "help lists commands in groups" 0 '^Ask about images$' - help
 COLUMNS= "$eyelet" help caption >out 2>err
 [ "$(grep -v cpu-mask out | wc -L)" -le 100 ]
-say "help is folded"
+say "help lines are wrapped"
 script -qec "'$eyelet' detect '$root/examples/shapes-4.png' square" /dev/null </dev/null >out 2>err
 matches out 'label +x1 +y1 +x2 +y2'
 say "detect: a table on a terminal"

@@ -53,31 +53,31 @@ at_terminal() {
 }
 
 # ---- before anything is here ----
-try "a model that is not here" 1 - "not in the Hugging Face cache .*eyelet pull $model" ask --model $model hello
-try "a model that is not here, to serve" 1 - "eyelet pull $model" serve $model --port 0
-try "nothing here" 0 - 'eyelet pull Qwen' list
+try "a model that is not downloaded" 1 - "not in the Hugging Face cache .*eyelet pull $model" ask --model $model hello
+try "serving a model that is not downloaded" 1 - "eyelet pull $model" serve $model --port 0
+try "list before any download" 0 - 'eyelet pull Qwen' list
 at_terminal "an offer that is declined" 1 "$model is not downloaded. Download it now\? \[y/N\]" n ask --model \
   $model hello
 HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
 [ $? -eq 1 ] && grep -q 'HF_HUB_OFFLINE forbids downloads' err
-say "offline"
-try "two names" 2 - 'takes one model' pull a/b c/d
-try "a name with .." 2 - 'not the name of a model' pull ../../x
-try "a revision with .." 2 - 'not the name of a model' pull $model --revision ../../x
-try "two revisions" 2 - 'given twice' pull $model@a --revision b
+say "pull without a network"
+try "pull with two names" 2 - 'takes one model' pull a/b c/d
+try "pull of a name with .." 2 - 'not the name of a model' pull ../../x
+try "pull of a revision with .." 2 - 'not the name of a model' pull $model --revision ../../x
+try "pull with two revisions" 2 - 'given twice' pull $model@a --revision b
 try "a model that the hub does not have" 1 - 'no such model' pull Org/Other
 [ ! -e "$cache" ]
-say "nothing was written"
+say "failed pulls write nothing"
 
 # ---- a plan from headers ----
 order count
-try "a dry run" 0 - 'on this machine \(.*\) it fits' pull $model --dry-run
+try "pull --dry-run" 0 - 'on this machine \(.*\) it fits' pull $model --dry-run
 order show
 [ ! -e "$cache" ] && [ "${hub_says#* requests, }" != "$hub_says" ] &&
   [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt 400000 ]
-say "which took some kilobytes: $hub_says"
+say "the dry run downloads some kilobytes: $hub_says"
 
-try "a plan of it" 0 "^$model on " "$model is not downloaded .0.0. GB.; planned from its headers on the hub" plan $model --device cpu
+try "a plan of a model on the hub" 0 "^$model on " "$model is not downloaded .0.0. GB.; planned from its headers on the hub" plan $model --device cpu
 [ ! -e "$cache" ]
 say "the dry run stores nothing"
 
@@ -85,18 +85,18 @@ say "the dry run stores nothing"
 order cut 4
 for run in 1 2 3 4 5 6 7 8 9; do "$eyelet" pull $model >out 2>err && break; done
 order cut 0
-try "pulled" 0 "^$cache/$snapshot\$" 'already downloaded' pull $model
+try "pull" 0 "^$cache/$snapshot\$" 'already downloaded' pull $model
 for file in tiny/*; do [ "$(readlink "$cache/$snapshot/${file#*/}" | cut -d/ -f1-3)" = ../../blobs ] &&
   cmp -s "$file" "$cache/$snapshot/${file#*/}" || echo "$file"; done >differ
 matches differ -
-say "the files that the hub has"
-try "used" 0 . - ask --model $model --max-tokens 1 --temperature 0 hello
-try "listed" 0 "^$model .*  (yes|no)\$" - list
-try "listed as JSON" 0 '"fits": (true|false)' - list --json
+say "the downloaded files equal the hub's"
+try "ask with the pulled model" 0 . - ask --model $model --max-tokens 1 --temperature 0 hello
+try "list shows the pulled model" 0 "^$model .*  (yes|no)\$" - list
+try "list --json shows the pulled model" 0 '"fits": (true|false)' - list --json
 HF_HUB_OFFLINE=1 "$eyelet" pull $model >out 2>err
 status=$?
 [ $status -eq 0 ] && grep -q "$snapshot" out
-say "offline, from the cache"
+say "the cached model works without a network"
 
 "$eyelet" rm $model --yes 2>/dev/null
 order hold 2000000
@@ -108,28 +108,28 @@ await recorded
 kill -TERM $pulling
 wait $pulling
 ls "$cache/blobs" | grep -q '\.ranges\.incomplete$'
-say "interrupted: a record of the downloaded bytes"
+say "an interrupted pull leaves a record of the downloaded bytes"
 order hold 0
 order count
-try "pulled again" 0 "$snapshot" 'GB left to download' pull $model
+try "pull after an interruption" 0 "$snapshot" 'GB left to download' pull $model
 order show
 [ "$(echo "${hub_says#* requests, }" | cut -d' ' -f1)" -lt "$(du -sb tiny | cut -f1)" ]
-say "which takes less than the whole: $hub_says"
+say "pull after an interruption downloads only a part: $hub_says"
 
 # ---- removing ----
-try "rm asks" 2 - 'without one, add --yes' rm $model
-at_terminal "rm asks somebody, who declines" 1 "Remove $model" n rm $model
+try "rm asks before it deletes" 2 - 'without one, add --yes' rm $model
+at_terminal "rm asks at a terminal; the answer is no" 1 "Remove $model" n rm $model
 [ -e "$cache/$snapshot/config.json" ]
-say "it is still here"
+say "the model is still there"
 try "rm" 0 - 'bytes\) freed' rm $model --yes
 [ ! -e "$cache" ]
-say "it is gone"
-try "rm again" 1 - 'not in the Hugging Face cache' rm $model --yes
+say "rm deletes the model"
+try "rm of a deleted model" 1 - 'not in the Hugging Face cache' rm $model --yes
 
 # ---- the offer ----
 at_terminal "an offer that is taken" 0 'hashes verified' y ask --model $model --max-tokens 1 --temperature 0 hello
 [ ! $terminals ] || try "rm of its only revision" 0 - freed rm $model@main --yes
-try "--yes" 0 . 'hashes verified' ask --model $model --yes --max-tokens 1 --temperature 0 hello
+try "rm --yes" 0 . 'hashes verified' ask --model $model --yes --max-tokens 1 --temperature 0 hello
 "$eyelet" rm $model --yes 2>/dev/null
 
 # ---- a server that pulls ----
@@ -166,7 +166,7 @@ post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 400 ' out && grep
   [ -e "$cache/$snapshot/config.json" ]
 say "/api/delete of a model that is served under another name"
 post DELETE /api/delete "{\"model\": \"$model:Q8_0\"}" && grep -q ' 400 ' out
-say "/api/delete of one of a repository's files"
+say "/api/delete of a single file of a repository"
 kill -TERM $other
 wait $other
 port=$first
@@ -184,7 +184,7 @@ stop_hub
 start_hub
 try "a model that eyelet does not run" 1 - 'this machine cannot run it: .*' pull $model
 [ ! -e "$cache/snapshots" ]
-say "was not downloaded"
+say "a model that eyelet does not run is not downloaded"
 try "--yes downloads it anyway" 0 "$snapshot" 'cannot run it' pull $model --yes
 
 # ---- GGUF files ----
@@ -194,19 +194,19 @@ cp "$seed" tiny/Tiny-Q4_K_M.gguf
 cp "$seed" tiny/Tiny-Q8_0.gguf
 stop_hub
 start_hub
-try "a tag that is not there" 1 - "no GGUF file with the tag Q5_K_M; the tags are: Q4_K_M, Q8_0" pull $model:Q5_K_M
-try "a GGUF file" 0 "^$cache/$snapshot\$" 'hashes verified' pull hf.co/$model:Q8_0
+try "pull of a tag without a file" 1 - "no GGUF file with the tag Q5_K_M; the tags are: Q4_K_M, Q8_0" pull $model:Q5_K_M
+try "pull of a GGUF file" 0 "^$cache/$snapshot\$" 'hashes verified' pull hf.co/$model:Q8_0
 [ -e "$cache/$snapshot/Tiny-Q8_0.gguf" ] && [ ! -e "$cache/$snapshot/Tiny-Q4_K_M.gguf" ]
-say "is the only one"
-try "it is listed by its tag" 0 "^$model:Q8_0 .* Q4_0 .*yes\$" - list
-try "it is found by its tag" 0 "Tiny-Q8_0.gguf on cpu" - plan --model $model:Q8_0 --device cpu
-try "without a tag it is Q4_K_M" 0 . '1 files' pull $model
+say "only the file of the tag is downloaded"
+try "a GGUF file is listed by its tag" 0 "^$model:Q8_0 .* Q4_0 .*yes\$" - list
+try "a GGUF file is found by its tag" 0 "Tiny-Q8_0.gguf on cpu" - plan --model $model:Q8_0 --device cpu
+try "pull without a tag gets Q4_K_M" 0 . '1 files' pull $model
 [ -e "$cache/$snapshot/Tiny-Q4_K_M.gguf" ]
-say "which is downloaded now"
-try "rm of one file" 2 - 'name it without ":Q8_0"' rm $model:Q8_0 --yes
+say "the Q4_K_M file is downloaded"
+try "rm of a single GGUF file" 2 - 'name it without ":Q8_0"' rm $model:Q8_0 --yes
 cp "$seed" damaged.gguf # sets the scale of the first block of attn_q to NaN
 printf '\377\174' | dd of=damaged.gguf bs=1 seek=14336 conv=notrunc 2>/dev/null
-try "a scale that is NaN" 1 - "damaged.gguf: a scale in the weights of layer 0 is not a finite number" ask --model \
+try "pull of a file with a scale that is NaN" 1 - "damaged.gguf: a scale in the weights of layer 0 is not a finite number" ask --model \
   damaged.gguf --device cpu hello
 
 echo "1..$ran"

@@ -98,46 +98,46 @@ both "a conversation that fills the context" chat --temperature 0 --max-tokens 4
 rm in
 detect() { "$eyelet" detect shapes-4.png 'pink square' --draw $1 "${@:2}" >out 2>err; }
 detect here.png --model "$demo" && detect there.png --server 127.0.0.1:$port && cmp -s here.png there.png
-say "boxes drawn"
+say "detect --draw with a server"
 
 EYELET_SERVER=http://127.0.0.1:$port EYELET_MODEL=/nowhere try "EYELET_SERVER; EYELET_MODEL is not the server's" 0 \
   '^Five' - ask --temperature 0 shapes-5.png 'How many shapes are there?'
 EYELET_SERVER= try "an empty EYELET_SERVER is ignored" 1 - nowhere ask --model nowhere hello
 try "a model that the server has" 0 . - ask --server 127.0.0.1:$port --model "$demo" --temperature 0 hello
-try "a model that it has not" 1 - 'has no model qwen; it has ' ask --server 127.0.0.1:$port --model qwen hello
-try "an option of the engine" 2 - '--threads cannot be combined with --server' ask --server 127.0.0.1:$port --threads 1 \
+try "a model that the server lacks" 1 - 'has no model qwen; it has ' ask --server 127.0.0.1:$port --model qwen hello
+try "an option of the engine with a server" 2 - '--threads cannot be combined with --server' ask --server 127.0.0.1:$port --threads 1 \
   hello
 for option in "--quantize int4" "--group-size 64" "--gpu-layers 3" "--cpu-memory 1G" "--max-num-seqs 4"; do
-  try "$option is the server's" 2 - "${option%% *} cannot be combined with --server" ask --server 127.0.0.1:$port $option hello
+  try "$option with a server" 2 - "${option%% *} cannot be combined with --server" ask --server 127.0.0.1:$port $option hello
 done
-try "special tokens" 2 - '--parse-special cannot be combined with --server' ask --server 127.0.0.1:$port --parse-special hello
-try "too hot for the API" 2 - 'temperature' ask --server 127.0.0.1:$port --temperature 3 hello
+try "--parse-special with a server" 2 - '--parse-special cannot be combined with --server' ask --server 127.0.0.1:$port --parse-special hello
+try "a temperature that is too high for the API" 2 - 'temperature' ask --server 127.0.0.1:$port --temperature 3 hello
 try "an option's list that is not JSON" 2 - '--allowed-origins: not valid JSON' serve "$demo" --port 0 \
   --allowed-origins '['
-try "processor options that are no object" 2 - '--mm-processor-kwargs takes a JSON object' serve "$demo" --port 0 \
+try "processor options that are not an object" 2 - '--mm-processor-kwargs takes a JSON object' serve "$demo" --port 0 \
   --mm-processor-kwargs '[1]'
-try "bench has no server" 2 - 'not an option of bench' bench --server 127.0.0.1:$port
+try "bench takes no server" 2 - 'not an option of bench' bench --server 127.0.0.1:$port
 kill $pid
 wait $pid
 status=$?
 [ $status -eq 0 ]
-say "the server ends well"
-try "no server" 1 - "no server answers at 127.0.0.1:$port; is \`eyelet serve\` running" ask --server 127.0.0.1:$port \
+say "SIGTERM ends the server with status 0"
+try "ask with a server that is not running" 1 - "no server answers at 127.0.0.1:$port; is \`eyelet serve\` running" ask --server 127.0.0.1:$port \
   hello
-try "no URL" 2 - '--server takes a URL' ask --server ftp://127.0.0.1 hello
+try "a server that is not a URL" 2 - '--server takes a URL' ask --server ftp://127.0.0.1 hello
 
 # ---- keys ----
 serve keyed --api-key secret --served-model-name toy
-try "without a key" 1 - 'the server needs a key; give it with --api-key' ask --server 127.0.0.1:$port hello
-try "with a wrong one" 1 - 'rejects this key' ask --server 127.0.0.1:$port --api-key sesame hello
-try "with the right one" 0 . - ask --server 127.0.0.1:$port --api-key secret --model toy --temperature 0 hello
-EYELET_API_KEY=secret try "in EYELET_API_KEY" 0 . - ask --server 127.0.0.1:$port --temperature 0 hello
-VLLM_API_KEY=secret try "in VLLM_API_KEY" 0 . - ask --server 127.0.0.1:$port --temperature 0 hello
+try "ask without the server's key" 1 - 'the server needs a key; give it with --api-key' ask --server 127.0.0.1:$port hello
+try "ask with a wrong key" 1 - 'rejects this key' ask --server 127.0.0.1:$port --api-key sesame hello
+try "ask with the right key" 0 . - ask --server 127.0.0.1:$port --api-key secret --model toy --temperature 0 hello
+EYELET_API_KEY=secret try "the key in EYELET_API_KEY" 0 . - ask --server 127.0.0.1:$port --temperature 0 hello
+VLLM_API_KEY=secret try "the key in VLLM_API_KEY" 0 . - ask --server 127.0.0.1:$port --temperature 0 hello
 kill $pid
 wait $pid
 status=$?
 [ $status -eq 0 ]
-say "the server ends well"
+say "SIGTERM ends the server with status 0"
 
 # ---- interrupted answers (the reference backend is slow enough) ----
 serve slow --device ref
@@ -145,14 +145,14 @@ question=$(printf 'what is this %.0s' {1..600})
 env --default-signal=INT "$eyelet" ask --server 127.0.0.1:$port "$question" >out 2>err </dev/null &
 asking=$!
 await is vllm:num_requests_running 1
-say "the server is computing"
+say "the server is computing an answer"
 kill -INT $asking
 wait $asking
 status=$?
 [ $status -eq 130 ]
-say "Ctrl-C"
+say "Ctrl-C ends an answer of the server"
 await is vllm:num_requests_running 0
-say "and the server is idle"
+say "the server stops computing after Ctrl-C"
 "$eyelet" ask --server 127.0.0.1:$port "$question" >out 2>err </dev/null &
 asking=$!
 await is vllm:num_requests_running 1
@@ -160,7 +160,7 @@ kill -KILL $pid
 { wait $asking; status=$?; wait $pid; } 2>/dev/null
 pid=
 [ $status -eq 1 ] && grep -q 'closed the connection before its answer was complete' err
-say "a server that dies"
+say "the server dies during an answer"
 
 # the server is down while a message is sent
 serve away
