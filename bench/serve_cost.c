@@ -75,7 +75,7 @@ static void print_times(const char *name, struct samples *f)
            1e3 * samples_percentile(f, 0.9), 1e3 * samples_percentile(f, 0.99));
 }
 
-/* Alternates, so that both run under the same conditions. */
+/* Measures both alternately, so that they run under the same conditions. */
 static bool measure_both(struct serve *b, ey_engine *engine, struct samples *engine_times,
                          struct samples *server_times, ey_err *e)
 {

@@ -19,7 +19,7 @@ struct samples {
 };
 void samples_add(struct samples *f, double value);
 void samples_add_all(struct samples *to, const struct samples *from);
-/* The value below which this share of the samples lies; 0.5: the median. NaN if there are none. */
+/* The value below which this share of the samples is; 0.5: the median. NaN if there are none. */
 double samples_percentile(struct samples *f, double share);
 void samples_free(struct samples *f);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the attacks: a server with the demo model, requests with images, and the memory of the server and its
-children."""
+"""Helpers of the attack scripts: a server with the demo model, requests with images, and measurements of the memory
+of the server and its children."""
 import base64
 import fcntl
 import http.client
@@ -23,7 +23,7 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, '..', '..')
 MIB = 1 << 20
-# Memory outside the budget: stacks of connections, replies, allocators, and the children's own pages.
+# Memory outside the budget: connection stacks, replies, allocators, and private pages of the children.
 CONSTANT = 96 * MIB
 
 
@@ -58,8 +58,8 @@ def post_head(n_body):
 
 
 class SlowCrowd:
-    """Keeps n connections open, from addresses 127.0.0.2 on. Each sends `first`, then a space every `pause` seconds.
-    Closed ones are opened again."""
+    """Keeps n connections open, from addresses 127.0.0.2 on. Each sends `first`, then a space every `pause` seconds,
+    and is replaced when the server closes it."""
 
     def __init__(self, server, n, addresses, first, pause=1):
         host, port = server.host.split(':')
@@ -123,8 +123,8 @@ class SlowCrowd:
 
 
 def serve_honest(server, seconds):
-    """Asks for chats and images from 127.0.0.1 for `seconds`; each must be answered, or the attack was not held.
-    Returns a summary of them and of /health."""
+    """Sends chats and images from 127.0.0.1 for `seconds`; if one is not answered, the server has not held. Returns a
+    summary of the answers and of /health."""
     slowest = {'chat': 0, 'image': 0}
     bodies = {'chat': chat('Hello'), 'image': chat_with_image(png(640, 480))}
     server.health.clear()
@@ -165,8 +165,8 @@ def waited_to_run():
 
 
 class HealthAsker:
-    """Asks /health every 20 ms from its own process, so that it waits for no thread of the test. Times that it waited
-    for a processor itself are subtracted, as they are not the server's."""
+    """Asks /health every 20 ms from its own process, so that threads of the test do not delay it. Its own waits for a
+    processor are subtracted, as they are not the server's."""
     MOST = 1 << 14
 
     def __init__(self, host):
@@ -220,7 +220,7 @@ class Server:
         self.log_path = log
         self.limits = limits
         self.folder = folder
-        self.asks_health = health  # during the whole attack
+        self.asks_health = health  # whether /health is asked during the whole attack
         self.peak = self.base = 0
         self.health = None
 
@@ -263,7 +263,7 @@ class Server:
         sys.exit('the server does not start: ' + self.said())
 
     def said(self):
-        """Its log. pread keeps the file offset for the server."""
+        """The server's log. pread leaves the server's file offset unchanged."""
         return os.pread(self.log.fileno(), 1 << 20, 0).decode('utf-8', 'replace')
 
     def children(self):
@@ -282,7 +282,7 @@ class Server:
         return found
 
     def workers(self):
-        """Children of children, which are running a job."""
+        """Children of the server's children, each of which runs a job."""
         return [pid for pid in self.children() if (status_fields(pid) or (0, self.pid))[1] != self.pid]
 
     def memory(self):
@@ -399,5 +399,5 @@ def terminate(server, seconds):
     try:
         server.process.wait(seconds)
     except subprocess.TimeoutExpired:
-        sys.exit(f'NOT HELD {os.path.basename(sys.argv[0])}: SIGTERM did not end it within {seconds} s')
+        sys.exit(f'NOT HELD {os.path.basename(sys.argv[0])}: the server did not end within {seconds} s of SIGTERM')
     return time.monotonic() - start

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""60 concurrent clients of one address send grammars that take long to compile, then images that take long to decode,
-then long texts; /health must answer another address. The clients are nice, as if they ran on another machine."""
+"""60 concurrent clients from one address send grammars that take long to compile, then images that take long to
+decode, then long texts; /health must answer another address. The clients have a low priority, as if they ran on
+another machine."""
 import json
 import multiprocessing
 import os

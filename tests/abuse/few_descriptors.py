@@ -39,7 +39,7 @@ with Server(limits=[(resource.RLIMIT_NOFILE, 64)], health=False) as server:
         s.close()
     require(wait_until(lambda: get(server.host, '/health') == 200, 5) is not None, '/health stays deaf')
 
-    # now not one more can be opened, whatever uses them
+    # with a limit of 4, the server cannot open a single descriptor more
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4, 64))
     crowd = [connect(server.host) for _ in range(20)]
     time.sleep(1)

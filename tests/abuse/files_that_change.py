@@ -54,7 +54,7 @@ with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.argv[1], 'serve', model, '--port', '0', '--device', 'cpu'], timeout=10,
                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False)
         except subprocess.TimeoutExpired:
-            sys.exit(f'NOT HELD files_that_change.py: a pipe as {name} holds the start')
+            sys.exit(f'NOT HELD files_that_change.py: a pipe as {name} blocks the start')
         last = done.stderr.splitlines()[-1]
         require(done.returncode == 1 and name in last, f'a pipe as {name}: {done.returncode}, {last}')
 held(f'status 74 with the file named, {len(PIPES)} pipes refused')

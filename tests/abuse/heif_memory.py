@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Six concurrent AVIF files of 8192x8192 pixels, each of which fits the budget alone; clients disconnect after 10
-s."""
+"""Six concurrent AVIF files of 8192x8192 pixels, each of which alone fits the budget. Clients disconnect after 10
+seconds."""
 import time
 
 from abuse import CONSTANT, MIB, Server, chat_with_image, data_file, held, require, wait_until

@@ -15,7 +15,7 @@ LINES = 6000
 
 
 class Plain:
-    """A server with this standard error."""
+    """A server with the given standard error."""
 
     def __init__(self, stderr):
         self.host = f'127.0.0.1:{free_port()}'

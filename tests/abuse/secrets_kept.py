@@ -14,7 +14,7 @@ KEYS = {'given': 'given-2c7e51d0a9', 'joined': 'joined-81b0f4c6e3', 'file': 'fil
 
 
 def memory_has(pid, needles):
-    """The texts that occur in writable memory."""
+    """Returns which of the texts occur in writable memory."""
     found = set()
     with open(f'/proc/{pid}/maps', encoding='utf-8') as maps, open(f'/proc/{pid}/mem', 'rb', 0) as memory:
         for line in maps:
@@ -31,7 +31,7 @@ def memory_has(pid, needles):
 
 
 def crash(*options):
-    """Whether a crash leaves a core dump if limits allow one."""
+    """Whether a crash leaves a core dump although limits allow one."""
     with tempfile.TemporaryDirectory() as folder, \
             Server(*options, limits=[(resource.RLIMIT_CORE, 1 << 30)], health=False, folder=folder) as server:
         server.process.send_signal(signal.SIGSEGV)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""300 requests of one address whose bodies come at one byte a second; /health, chats and images of another address
-must be answered."""
+"""300 requests from one address whose bodies arrive at one byte a second. /health, chats and images from another
+address must be answered."""
 from abuse import Server, SlowCrowd, held, post_head, require, serve_honest
 
 with Server() as server:

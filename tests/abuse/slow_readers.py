@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Long answers of 8 choices with 20 log-probabilities a token, to 40 clients that do not read; then tokens of long
-texts to as many. 48 MiB for requests."""
+"""Long answers of 8 choices with 20 log-probabilities a token, to 40 clients that do not read; then the tokens of
+long texts to 40 more. The budget for requests is 48 MiB."""
 import http.client
 import json
 import socket

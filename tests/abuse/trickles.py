@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""7 requests of one address send 34 MiB each, nearly all of the budget, and then a byte from time to time; /health,
-chats and images of another address must be answered, including one that needs more than is left."""
+"""7 requests from one address send 34 MiB each, nearly all of the budget, and then single bytes with pauses. /health,
+chats and images from another address must be answered, including an image that needs more memory than is left."""
 import time
 
 from abuse import Server, SlowCrowd, chat_with_image, held, png, post_head, require, serve_honest

@@ -47,7 +47,7 @@ static char *find_text(const struct bytes *b, const char *text)
     return at;
 }
 
-/* ---- sound files ---- */
+/* ---- valid files ---- */
 
 static void reads_values(void **state)
 {
@@ -146,7 +146,7 @@ static void reads_models(void **state)
     arena_free(&arena);
 }
 
-/* ---- damaged ones ---- */
+/* ---- damaged files ---- */
 
 /* n bytes, `at` bytes after the text, are replaced. */
 static const struct damage {

@@ -184,7 +184,7 @@ static void int4_values(void **state)
     }
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid checkpoints ---- */
 
 enum damage { DROP, RETYPE, RESHAPE, ADD, FILL };
 

@@ -33,7 +33,7 @@ static uint8_t byte_at(size_t i)
     return (uint8_t)(i * 31 + i / 251);
 }
 
-/* ---- what the reader finds ---- */
+/* ---- reading written files ---- */
 
 static const struct {
     const char *name;

@@ -176,7 +176,7 @@ static void errors_name_the_line(void **state)
     }
 }
 
-static void nothing_is_set_by(void **state)
+static void empty_files_set_nothing(void **state)
 {
     (void)state;
     static const char *const files[] = {"", "\n", "# port: 1\n", "---\n", "{}\n"};
@@ -190,7 +190,7 @@ static void nothing_is_set_by(void **state)
     }
 }
 
-static void other_commands_have_none(void **state)
+static void chat_takes_no_config_file(void **state)
 {
     (void)state;
     struct options o;
@@ -203,10 +203,10 @@ static void other_commands_have_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_json),         cmocka_unit_test(booleans_of_vllm_flags),
-        cmocka_unit_test(values_of_all_kinds),      cmocka_unit_test(the_command_line_wins),
-        cmocka_unit_test(errors_name_the_line),     cmocka_unit_test(nothing_is_set_by),
-        cmocka_unit_test(other_commands_have_none),
+        cmocka_unit_test(numbers_are_json),          cmocka_unit_test(booleans_of_vllm_flags),
+        cmocka_unit_test(values_of_all_kinds),       cmocka_unit_test(the_command_line_wins),
+        cmocka_unit_test(errors_name_the_line),      cmocka_unit_test(empty_files_set_nothing),
+        cmocka_unit_test(chat_takes_no_config_file),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -73,7 +73,7 @@ static void set(const char *reply)
     atomic_store(&canned.left, false);
 }
 
-/* ---- asking ---- */
+/* ---- helpers ---- */
 
 static bool try_open(struct remote **remote, const struct remote_options *options, ey_err *e)
 {
@@ -132,7 +132,7 @@ static void expect_failure(const char *reply, ey_code code, const char *part)
         fail_msg("code %d, \"%s\"; wanted %d, \"%s\"", e.code, e.text, code, part);
 }
 
-/* ---- what is sent ---- */
+/* ---- sent requests ---- */
 
 /* The member at a path of names and indices, "messages.0.role". */
 static json_object *member(json_object *at, const char *path)
@@ -249,7 +249,7 @@ static void a_full_request(void **state)
 
 #define LISTING(owner) OK "\r\n{\"data\":[{\"id\":\"demo\",\"owned_by\":\"" owner "\"}]}"
 
-/* A guard goes to eyelet's servers as it is; others can only be asked to have none. */
+/* eyelet's servers get the guard as it is. Other servers have none: asking for one fails. */
 static void loop_guards(void **state)
 {
     static const struct {
@@ -321,7 +321,7 @@ static void thoughts(void **state)
     ey_answer_free(&a);
 }
 
-static void forms(void **state)
+static void response_formats_are_sent(void **state)
 {
     (void)state;
     static const char *const choices[] = {"yes", "\"no\""};
@@ -412,7 +412,7 @@ static void passwords_are_not_shown(void **state)
     }
 }
 
-/* ---- what comes back ---- */
+/* ---- replies ---- */
 
 struct heard {
     struct buf text;
@@ -609,7 +609,7 @@ static void an_answer_longer_than_the_context(void **state)
     ey_answer_free(&a);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- errors ---- */
 
 #define REFUSE(status, headers, message)                   \
     "HTTP/1.1 " status "\r\nConnection: close\r\n" headers \
@@ -856,7 +856,7 @@ int main(void)
         cmocka_unit_test(a_full_request),
         cmocka_unit_test(loop_guards),
         cmocka_unit_test(thoughts),
-        cmocka_unit_test(forms),
+        cmocka_unit_test(response_formats_are_sent),
         cmocka_unit_test(keys_and_models),
         cmocka_unit_test(spellings_of_the_url),
         cmocka_unit_test(names_are_not_addresses),

@@ -36,7 +36,7 @@ test('generateText about an image, with usage', async () => {
 test('streamText about an image, with usage', async () => {
   const result = streamText({ ...common(), messages: about('shapes-4.png') });
   let text = '';
-  for await (const piece of result.textStream) text += piece; // a slow reader gets several pieces at once
+  for await (const piece of result.textStream) text += piece; // a piece may have several tokens
   assert.equal(text, expected['shapes-4.png']);
   assert.equal(await result.finishReason, 'stop');
   assert.ok((await result.usage).outputTokens > 5);

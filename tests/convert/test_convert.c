@@ -59,7 +59,7 @@ static struct checkpoint *open_checkpoint(const char *path)
     return c;
 }
 
-/* ---- the same bytes ---- */
+/* ---- files that keep their bytes ---- */
 
 static void assert_same_tensors(const char *a, const char *b)
 {
@@ -162,7 +162,7 @@ static void eight_bits_come_back(void **state)
     assert_same_tensors(file, file_again);
 }
 
-/* ---- the same values ---- */
+/* ---- files that keep their values ---- */
 
 /* Compares the shape of one weight. */
 static void assert_same_shape(ey_engine *a, ey_engine *b, int layer)
@@ -321,7 +321,7 @@ static void long_names_come_along(void **state)
     assert_int_equal(access(path, R_OK), 0);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused files ---- */
 
 static int entries_of(const char *folder)
 {

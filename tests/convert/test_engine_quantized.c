@@ -143,7 +143,7 @@ static void four_bits_lose_little(void **state)
     outcome_free(&plain);
 }
 
-/* ---- kept as a checkpoint ---- */
+/* ---- written as checkpoints ---- */
 
 static char kept[400];
 
@@ -324,7 +324,7 @@ static void damage(struct tensor_list *list, int how)
     }
 }
 
-static void damaged_ones_are_refused(void **state)
+static void damaged_checkpoints_are_refused(void **state)
 {
     (void)state;
     static const char *const says[] = {"not a finite number",
@@ -516,7 +516,7 @@ int main(void)
         cmocka_unit_test(quantized_checkpoints_give_the_same_bits),
         cmocka_unit_test(fused_matrices_are_kept),
         cmocka_unit_test(a_symmetric_checkpoint),
-        cmocka_unit_test(damaged_ones_are_refused),
+        cmocka_unit_test(damaged_checkpoints_are_refused),
         cmocka_unit_test(existing_folders_are_refused),
         cmocka_unit_test(a_full_disk),
         cmocka_unit_test(made_weights_are_planned),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantized matrices: each FP8 value is the nearest; no int4 value can be improved and scales
- * hardly; non-finite weights are refused. */
+/* Quantized matrices: each FP8 value is the nearest; no other int4 value is better, and hardly any
+ * other scale; non-finite weights are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -268,7 +268,7 @@ static void threads_change_nothing(void **state)
     matrix_free(&m);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused matrices ---- */
 
 static void infinite_weights_are_refused(void **state)
 {

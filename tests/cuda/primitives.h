@@ -20,7 +20,7 @@ struct product_args {
     int32_t f16;
 };
 
-/* c[16, 8] = a[16, 32] · b[8, 32]ᵀ of e4m3, then the same added once more */
+/* c[16, 8] = a[16, 32] · b[8, 32]ᵀ of e4m3, then the product is added again */
 struct e4m3_product_args {
     float *c;
     const uint8_t *a, *b;

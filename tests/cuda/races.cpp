@@ -3,7 +3,7 @@
  * before each memory access; this file implements these functions in place of ThreadSanitizer's
  * library, which would watch CPU threads. Each byte of shared memory records its last writer and
  * readers. Two accesses by different threads, at least one of them a write, race unless a
- * __syncthreads lies between them or, within a warp, a __syncwarp. Shuffles and matrix instructions
+ * __syncthreads is between them or, within a warp, a __syncwarp. Shuffles and matrix instructions
  * order nothing, as on a GPU. EMULATOR_RACES=0 in the environment disables the detector, which
  * takes a third of the time. */
 #include <algorithm>

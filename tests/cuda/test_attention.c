@@ -523,7 +523,7 @@ static const struct shape decoded[] = {
     {64, 6, 2, 0, 1, 1},  {64, 8, 1, 1, 1, 1},  {128, 7, 1, 0, 1, 1}, {128, 6, 2, 1, 1, 1},
 };
 
-static void tokens(void **state)
+static void one_token_of_one_sequence(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(decoded) / sizeof(*decoded); i++)
@@ -669,7 +669,7 @@ int main(void)
         cmocka_unit_test(prompts_by_the_fallback),
         cmocka_unit_test(prompts_of_extreme_scores),
         cmocka_unit_test(rows_do_not_depend_on_their_tile),
-        cmocka_unit_test(tokens),
+        cmocka_unit_test(one_token_of_one_sequence),
         cmocka_unit_test(tokens_of_many),
         cmocka_unit_test(tokens_of_extreme_scores),
         cmocka_unit_test(attention_of_images),

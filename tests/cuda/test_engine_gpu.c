@@ -86,7 +86,7 @@ static void device_memory_is_the_plan(void **state)
         }
 }
 
-/* ---- requests of all sorts ---- */
+/* ---- requests of all kinds ---- */
 
 enum { MIXED = 8 };
 static struct question mixed[MIXED];
@@ -203,7 +203,7 @@ static void decode_allocates_nothing_on_the_host(void **state)
     emulator_use_threads(2);
 }
 
-/* ---- the same answers ---- */
+/* ---- answers equal those of single requests ---- */
 
 enum { GREEDY = 5 };
 
@@ -312,7 +312,7 @@ static void fp8_prompts_do_not_depend_on_others(void **state)
 }
 
 /* Two answers fit the pool of five blocks at their start, but not at their end. */
-static void preempted_as_alone(void **state)
+static void preempted_answers_are_unchanged(void **state)
 {
     (void)state;
     static struct question questions[2];
@@ -574,7 +574,7 @@ int main(void)
         cmocka_unit_test(answers_are_those_of_the_cpu),
         cmocka_unit_test(concurrent_gpu_answers_equal_single_ones),
         cmocka_unit_test(fp8_prompts_do_not_depend_on_others),
-        cmocka_unit_test(preempted_as_alone),
+        cmocka_unit_test(preempted_answers_are_unchanged),
         cmocka_unit_test(caches_are_used),
         cmocka_unit_test(captured_steps_are_the_eager_ones),
         cmocka_unit_test(pinned_and_host_rows_agree),

@@ -92,7 +92,7 @@ static void fill(uint32_t *v, uint32_t first)
         v[i] = first + i;
 }
 
-static void work_is_put_off(void **state)
+static void work_runs_when_the_stream_is_awaited(void **state)
 {
     (void)state;
     struct opened_gpu c = opened();
@@ -214,7 +214,7 @@ static void invalid_calls_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_is_put_off),
+        cmocka_unit_test(work_runs_when_the_stream_is_awaited),
         cmocka_unit_test(events_order_streams),
         cmocka_unit_test(graphs_launch),
         cmocka_unit_test(memory_is_limited_by_the_gpu),

@@ -148,7 +148,7 @@ static void embeddings(void **state)
     }
 }
 
-static void angles(void **state)
+static void rope_angles(void **state)
 {
     (void)state;
     enum { N = 5, PAIRS = 64 };
@@ -222,7 +222,7 @@ int main(void)
         cmocka_unit_test_teardown(norms, free_all),
         cmocka_unit_test_teardown(mergers_norm, free_all),
         cmocka_unit_test_teardown(embeddings, free_all),
-        cmocka_unit_test_teardown(angles, free_all),
+        cmocka_unit_test_teardown(rope_angles, free_all),
         cmocka_unit_test_teardown(positions, free_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void features_are_the_cpu_s(void **state)
 }
 
 /* Other requests decode during an encoder run; their answers do not change. */
-static void beside_others(void **state)
+static void the_encoder_changes_no_running_answer(void **state)
 {
     (void)state;
     static struct question text;
@@ -170,7 +170,7 @@ int main(void)
         cmocka_unit_test(on_the_host_as_planned),
         cmocka_unit_test(nothing_is_allocated_later),
         cmocka_unit_test(features_are_the_cpu_s),
-        cmocka_unit_test(beside_others),
+        cmocka_unit_test(the_encoder_changes_no_running_answer),
     };
     return cmocka_run_group_tests(tests, engine_fixture_open, engine_fixture_close);
 }

@@ -161,7 +161,7 @@ void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what
     assert_int_equal(a->n_tokens, b->n_tokens);
 }
 
-/* ---- sorts ---- */
+/* ---- requests of all kinds ---- */
 
 static const ey_sampling drawn = {.temperature = 0.9f,
                                   .top_k = 60,

@@ -19,7 +19,7 @@ struct concurrent_request {
 
 /* Starts m->request; a failure fails the test. */
 void concurrent_request_start(struct concurrent_request *m, ey_engine *engine);
-/* The same with a prepared prompt. */
+/* Starts the request with a prepared prompt. */
 void concurrent_request_start_from(struct concurrent_request *m, ey_engine *engine,
                                    ey_prompt *prompt);
 /* Waits for one event. Returns true when the answer is complete. */
@@ -41,7 +41,7 @@ void assert_same_answer(const ey_answer *a, const ey_answer *b, const char *what
  * may reverse a near-tie. */
 void assert_near_answer(const ey_answer *a, const ey_answer *b, const char *what);
 
-/* ---- requests of all sorts ---- */
+/* ---- requests of all kinds ---- */
 
 enum { N_REQUEST_KINDS = 8 };
 struct request_kinds {

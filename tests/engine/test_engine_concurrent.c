@@ -41,7 +41,7 @@ static ey_prompt *prepare(ey_engine *engine, const struct question *of)
     return prompt;
 }
 
-/* ---- the same answers ---- */
+/* ---- answers equal those of single requests ---- */
 
 static void compare_all(const struct request_kinds *sorts, const char *what)
 {
@@ -111,7 +111,7 @@ static void concurrent_answers_equal_single_ones(void **state)
 /* ---- preemption ---- */
 
 /* The pool holds one whole request. Four requests run in it and grow until they exceed it. */
-static void preempted_as_alone(void **state)
+static void preempted_answers_equal_single_ones(void **state)
 {
     (void)state;
     enum { N = 4 };
@@ -537,7 +537,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(concurrent_answers_equal_single_ones),
-        cmocka_unit_test(preempted_as_alone),
+        cmocka_unit_test(preempted_answers_equal_single_ones),
         cmocka_unit_test(requests_wait_until_they_fit),
         cmocka_unit_test(prefixes_are_shared),
         cmocka_unit_test(equal_blocks_after_other_blocks),

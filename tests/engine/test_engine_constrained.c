@@ -17,7 +17,7 @@ static ey_grammar *regex_of(const char *pattern)
     return g;
 }
 
-/* ---- the same answer ---- */
+/* ---- equal answers ---- */
 
 static void assert_same_tokens(const ey_answer *a, const ey_answer *b)
 {

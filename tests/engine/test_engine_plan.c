@@ -48,7 +48,7 @@ static void small_models_fit(void **state)
     ey_engine_close(&engine);
 }
 
-static void knobs_become_places(void **state)
+static void options_decide_where_weights_are(void **state)
 {
     (void)state;
     ey_engine_options options = ey_engine_defaults();
@@ -225,7 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_models_fit),
-        cmocka_unit_test(knobs_become_places),
+        cmocka_unit_test(options_decide_where_weights_are),
         cmocka_unit_test(prefill_math),
         cmocka_unit_test(refusal_says_what_to_do),
         cmocka_unit_test(invalid_options_are_named),

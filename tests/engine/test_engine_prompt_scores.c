@@ -106,7 +106,7 @@ static void check_scores(const char *kind, const char *device)
     ey_engine_close(&engine);
 }
 
-static void each_beginning(void **state)
+static void scores_of_every_checkpoint(void **state)
 {
     (void)state;
     for (int d = 0; d < N_DEVICES; d++) {
@@ -182,7 +182,7 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_beginning),
+        cmocka_unit_test(scores_of_every_checkpoint),
         cmocka_unit_test(nothing_comes_from_the_cache),
         cmocka_unit_test(one_token_has_none),
         cmocka_unit_test(refused),

@@ -55,7 +55,7 @@ static bool has(struct fixture *f, int i)
     return false;
 }
 
-/* Each block is in exactly one place. */
+/* Each block is free or belongs to exactly one entry. */
 static void check(const struct fixture *f)
 {
     bool seen[N] = {0};
@@ -136,7 +136,7 @@ static void pinned_images_stay(void **state)
     held->ready = true;
     put(&f, 2, 3 * 64);
     assert_null(pin(&f, 3, 5 * 64)); /* 1 is pinned, so at most four are available … */
-    assert_true(has(&f, 2));         /* … and nothing is evicted in vain */
+    assert_true(has(&f, 2));         /* … and nothing is evicted without need */
     struct digest one = key_of(1), two = key_of(2);
     image_cache_remove(&f.cache, &one);
     assert_true(has(&f, 1));

@@ -372,8 +372,8 @@ static void forbidden_ids_are_never_picked(void **state)
     arena_free(&f.arena);
 }
 
-/* End tokens wait for min_tokens with every sampler (all logits, top-k, rescored); until then the
- * GPU does not sample. */
+/* End tokens are excluded until min_tokens with every sampler (all logits, top-k, rescored); until
+ * then the GPU does not sample. */
 static void end_tokens_wait(void **state)
 {
     (void)state;

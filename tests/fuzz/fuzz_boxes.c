@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes in any answer lie inside the image, and labels are UTF-8. */
+/* Boxes of any answer are inside the image, and labels are UTF-8. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,8 +14,8 @@ cd "$work" || exit 1
 export HOME=$work HF_HOME=$work/no-cache
 unset http_proxy all_proxy ALL_PROXY
 
-# fill MIB: allocates GPU memory until MIB are free. empty: frees it and sets `least` to the least free memory
-# meanwhile
+# fill MIB: allocates GPU memory until only MIB are free
+# empty: frees that memory and sets `least` to the least free memory since `fill`
 fill() {
   coproc BALLAST { exec "$tools/ballast" "$1" 2>ballast.err; }
   ballast=$BALLAST_PID
@@ -59,10 +59,10 @@ tell() {
   printf '%-44s %-7s %s\n' "$1" "$2" "${*:3}"
   [ "$2" = ok ] || failed=1
 }
-# The last output of a failed server or request.
+# complaints: prints the last output of a failed server or request
 complaints() { { tail -n 5 serve.log ./*.err; head -qc 400 ./*.json; } 2>/dev/null | sed 's/^/    /'; }
 
-# planned MODEL OPTION...: the MiB of a plan for the GPU in its current state
+# planned MODEL OPTION...: prints the MiB of a plan for the GPU with its current free memory
 planned() { "$eyelet" plan --device cuda "$@" --json 2>/dev/null | sed -n 's/.*"total_bytes": \([0-9]*\).*/\1/p' | awk '{printf "%.0f", $1 / 1048576}'; }
 
 # at_once N COMMAND...: runs COMMAND 1 to COMMAND N concurrently; fails if any of them does

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/gpu/eight_gb.sh EYELET MODEL2B MODEL4B: tests the 2B and the 4B model as on an 8 GB GPU. Another process fills
-# a larger GPU's memory until as much is free as on an 8,151 MiB GPU whose desktop uses 1,151; eyelet's context comes
-# out of that. Prints a line for each case; exits 1 if one failed. EYELET must be in its build folder, next to ballast
-# and make_image.
+# a larger GPU's memory until 7,000 MiB are free, as on an 8,151 MiB GPU whose desktop uses 1,151 MiB. eyelet's context
+# also uses part of them. Prints a line for each case; exits 1 if one failed. EYELET must be in its build folder, next
+# to ballast and make_image.
 set -u
 [ $# = 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B" >&2; exit 2; }
 here=$(dirname "$(realpath "$0")") eyelet=$(realpath "$1") model2b=$(realpath "$2") model4b=$(realpath "$3")
@@ -17,7 +17,7 @@ ask() {
   "$eyelet" ask --server "http://127.0.0.1:$port" --json --temperature 0 --detail high --max-tokens "$4" "$2" "$3" >"$1.json" 2>"$1.err"
   grep -q '"finish_reason": "\(stop\|length\)"' "$1.json"
 }
-# number NAME MEMBER: a number of the answer
+# number NAME MEMBER: prints a number from NAME.json
 number() { sed -n "s/.*\"$2\": \([0-9]*\).*/\1/p" "$1.json"; }
 
 many() { ask "many$1" small.png "$1 $long_question" "$answer_tokens"; }
@@ -35,7 +35,8 @@ said() {
 # answers CASE FREE_MIB MODEL OPTION...
 answers() { case_of "$1" "$2" questions said "${@:3}"; }
 
-# refuses CASE FREE_MIB MODEL: --device cuda names the shortfall and changes with their totals, some of which fit
+# refuses CASE FREE_MIB MODEL: --device cuda must fail, and its message must name the shortfall and changes with their
+# totals, at least one of which fits
 refuses() {
   local name=$1 free=$2 status ok=ok
   fill "$free"

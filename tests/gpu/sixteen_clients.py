@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/gpu/sixteen_clients.py EYELET MODEL [--seconds 300] [--clients 16] [--free 7000]: a server with 7,000 MiB of
-free GPU memory under clients with images.
+"""tests/gpu/sixteen_clients.py EYELET MODEL [--seconds 300] [--clients 16] [--free 7000]: load test of a
+server that has 7,000 MiB of free GPU memory and whose clients send images.
 
 A ballast process fills the GPU, as in eight_gb.sh. Each client asks repeatedly about its own image, sometimes about
 one that others share; a tenth cancel midway. Prints answers, refusals by status, tokens a second, latency, and memory

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LD_PRELOAD for programs that open the GPU like driver.c. With EY_SMS=N, the context gets N of the
- * GPU's SMs (a green context; N a multiple of 8, or of 2 before sm_90), and the program is told
- * that number. Memory bandwidth is not reduced in proportion: an SM of a large GPU may read many
- * times its share. */
+/* A library for LD_PRELOAD, for programs that open the GPU like driver.c. With EY_SMS=N, the
+ * context gets N of the GPU's SMs (a green context; N is a multiple of 8, or of 2 before sm_90),
+ * and the program sees a GPU of N SMs. Memory bandwidth is not reduced in proportion: an SM of a
+ * large GPU may read many times its share. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # tests/gpu/small_gpus.sh EYELET MKCHECKPOINT [CASE...]: tests what docs/guides/memory.md promises for small GPUs on a
-# larger one. Another process fills its memory until as much is free as the case has; eyelet's context comes out of
+# larger one. Another process fills its memory until only the case's memory is free; eyelet's context uses part of
 # that. Each model is made (random weights, official shapes), served, and asked several questions concurrently. Prints
 # a line for each case; exits 1 if one failed. EYELET must be in its build folder, next to ballast and make_image.
 # Needs curl, and 20 GB of disk for the largest model.
@@ -23,8 +23,8 @@ post() {
 questions() { at_once "$askers" post; }
 said() { echo "$askers at once"; }
 
-# fits CASE FREE_MIB KIND CONCURRENT OPTION...: serves the model and asks so many questions concurrently, with the
-# image if it has a vision encoder
+# fits CASE FREE_MIB KIND CONCURRENT OPTION...: serves the model and asks CONCURRENT questions concurrently, with the
+# image if the model has a vision encoder
 fits() {
   local name=$1 free=$2 kind=$3 askers=$4 content
   shift 4

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/gpu/text_families.sh BUILD [KIND...]: a full-size random checkpoint of each text-only family on a real GPU,
-# against transformers in F32 (tools/golden/text_golden.py). Also prints the error of transformers in BF16. Exits 1 if
+# tests/gpu/text_families.sh BUILD [KIND...]: compares a full-size random checkpoint of each text-only family on a real
+# GPU with transformers in F32 (tools/golden/text_golden.py). Also prints the error of transformers in BF16. Exits 1 if
 # a family's error exceeds test_golden's bound. Needs torch, transformers, a GPU of about 40 GB for the largest model,
 # and 30 GB of disk.
 set -u

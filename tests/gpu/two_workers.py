@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """tests/gpu/two_workers.py MODEL FOLDER [--workers 2] [--rounds 2] [--max-tokens 64] [--make N] [--json FILE]:
-captions by one worker process and by several, each with its own GPU and without Ray. Needs a Python with the wheel
-and pyarrow, and as many GPUs. --make first fills FOLDER with N different images of 1024x768 (numpy, PIL).
+compares the speed of captioning by one worker process and by several, each with its own GPU and without Ray. Needs a
+Python with the wheel and pyarrow, and a GPU for each worker. --make first fills FOLDER with N different images of
+1024x768 (numpy, PIL).
 
 The workers are those of examples/python/ray_caption.py, with an equal share of the images. Each is bound to its share
 of the processors, near its GPU if Linux knows where that is; a single worker also has one share. All load first and

@@ -309,7 +309,7 @@ static bool answer_here(struct connection *c)
     return send_small(c, f);
 }
 
-/* ---- where the large files are kept ---- */
+/* ---- the store of large files ---- */
 
 static void note_at_once(struct hub_script *s, int now)
 {

@@ -167,7 +167,7 @@ static void expect_failure(const char *name, const char *pattern)
         fail_msg("\"%s\" shows a secret", e.text);
 }
 
-/* ---- what is in the cache ---- */
+/* ---- models in the cache ---- */
 
 static const char *in_cache(const char *path)
 {
@@ -377,7 +377,7 @@ static void test_odd_tokens(void **state)
     free(token);
 }
 
-/* ---- what is wrong ---- */
+/* ---- errors of the hub ---- */
 
 static void test_complaints(void **state)
 {
@@ -745,7 +745,7 @@ static void test_full_disk_goes_on(void **state)
     assert_true(script->bytes < sizeof(first) + sizeof(second) - 65536);
 }
 
-/* ---- two at once ---- */
+/* ---- concurrent downloads ---- */
 
 static void test_concurrent_pulls(void **state)
 {

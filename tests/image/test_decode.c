@@ -258,7 +258,7 @@ static void foreign_files_are_named(void **state)
     }
 }
 
-/* ---- headers that ask for too much ---- */
+/* ---- headers with excessive sizes ---- */
 
 /* The header alone shows the excessive size: the file is refused with the numbers, before pixels
  * are allocated. */

@@ -443,7 +443,7 @@ static void a_first_scan_of_one_component_is_charged(void **state)
     ey_budget_free(&budget);
 }
 
-/* ---- a lossless WebP of tables ---- */
+/* ---- a lossless WebP with many Huffman tables ---- */
 
 struct bit_writer {
     uint8_t *bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many clients in one thread, which ask, disconnect, do not read, and send malformed requests; one
- * more asks for /health meanwhile. */
+/* Many clients in one thread, which ask, disconnect, do not read, and send malformed requests;
+ * another one asks /health meanwhile. */
 #ifndef EY_TESTS_LOAD_LOAD_CLIENTS_H
 #define EY_TESTS_LOAD_LOAD_CLIENTS_H
 

@@ -94,7 +94,7 @@ static void bad_data_urls(void **state)
         {"data:image/png,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:image/png;base64;x=y,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:base64,AAEC", EY_BAD_REQUEST, "not base64"},
-        /* only spaces are allowed there */
+        /* only spaces are allowed before "base64" */
         {"data:image/png;\fbase64,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data:image/png;base 64,AAEC", EY_BAD_REQUEST, "not base64"},
         {"data :image/png;base64,AAEC", EY_BAD_REQUEST, "must be a data:"},
@@ -397,7 +397,7 @@ static void file_paths(void **state)
     expect_text(&e, EY_BAD_REQUEST, "longer than 4095");
 }
 
-/* A readable directory, `in`, with links out of it, next to one that may not be read. */
+/* A directory `in` that is allowed, with links out of it, and a sibling that is not. */
 static const char *make_tree(void)
 {
     const char *dir = temp_dir_make();
@@ -508,7 +508,7 @@ static void files_by_links(void **state)
     temp_dir_remove(dir);
 }
 
-/* Without openat2 the same files are refused, and all links. */
+/* Without openat2 all links are refused, even those that stay inside. */
 static void files_by_walking(void **state)
 {
     (void)state;
@@ -580,8 +580,8 @@ static bool say_gone(void *user)
     return true;
 }
 
-/* Called between two waits, so after the first has failed: releases the bytes that are waited for.
- */
+/* Runs between two waits, so only after the first has failed. Releases the bytes, so that the next
+ * succeeds. */
 static bool give_it_back(void *user)
 {
     ey_budget **held = user;
@@ -606,7 +606,7 @@ static void budget_is_waited_for(void **state)
     policy.gone = give_it_back;
     policy.user = &held;
     expect_bytes("data:;base64,AAEC", "\0\1\2", 3, &policy);
-    assert_null(held); /* it did wait */
+    assert_null(held); /* it was called, so the budget was waited for */
     assert_int_equal(ey_budget_used(budget), 0);
     ey_budget_free(&budget);
 }

@@ -103,7 +103,7 @@ static void answer(const struct loopback_request *r)
             r, "HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nmissing");
 }
 
-/* ---- asking it ---- */
+/* ---- requests ---- */
 
 static const char *const domains[] = {"127.0.0.1",       "10.0.0.1", "localhost", "169.254.169.254",
                                       "nowhere.invalid", "::1",      "0.0.0.0"};
@@ -221,7 +221,7 @@ static void redirects_are_checked(void **state)
     }
 }
 
-/* Without the test's permission no one reaches this machine, whatever names are allowed. */
+/* Unless the policy permits loopback, no URL reaches this machine, whatever hosts are allowed. */
 static void loopback_is_refused(void **state)
 {
     (void)state;

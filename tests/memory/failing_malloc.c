@@ -19,9 +19,9 @@ enum { MAX_CALLERS = 1 << 16, MAX_FRAMES = 20 };
 /* Same layout as in memory_sweep.py. */
 struct failing_control {
     atomic_uint_fast64_t count;                /* allocations so far */
-    atomic_uint_fast64_t from;                 /* the first that fails; 0: none does */
-    atomic_uint_fast64_t every;                /* then every n-th one; 0: none after it */
-    atomic_uint_fast64_t failed;               /* number of failed ones */
+    atomic_uint_fast64_t from;                 /* number of the first that fails; 0: none */
+    atomic_uint_fast64_t every;                /* after it every n-th fails; 0: none */
+    atomic_uint_fast64_t failed;               /* how many failed */
     atomic_uint_fast64_t asks;                 /* whether callers are recorded */
     atomic_uint_fast64_t callers[MAX_CALLERS]; /* hash of each allocation's call stack, from the
                                                   first; comparable within one process */
@@ -57,7 +57,7 @@ static _Unwind_Reason_Code add_call(struct _Unwind_Context *context, void *user)
     return ++calls->n < MAX_FRAMES ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-/* The unwinder may allocate itself; those allocations have no callers. */
+/* The unwinder may allocate, too. The callers of those allocations are not recorded. */
 static void note_callers(uint64_t n)
 {
     static _Thread_local int unwinds __attribute__((tls_model("initial-exec")));

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """memory_sweep.py EYELET SHIM [all | start | SECONDS]: makes allocations of a server with the demo model fail, one by
-one and every n-th, at its start and in requests with an image, a schema and log-probabilities. Each run ends with a
-clear error or a right answer, never in a crash. `all`: every allocation, or as many of the start's as fit in 25
-minutes. `start`: those of the start, in 5 minutes. Otherwise a sample of SECONDS."""
+one and every n-th, while it starts and in requests with an image, a schema and log-probabilities. Each run must end
+with a clear error or a right answer, never with a crash. `all` tries every allocation of the requests, and as many of
+the start as fit in 25 minutes; `start` tries only the start, for 5 minutes; SECONDS tries a sample for that long."""
 import http.client
 import json
 import mmap
@@ -158,7 +158,7 @@ def note(ok, what):
 
 
 def content(reply):
-    """The answer without ids and times, independent of a stream's chunks."""
+    """The content of an answer, without ids and times, however a stream divides it into chunks."""
     if not reply.startswith('data:'):
         reply = json.loads(reply)
         return json.dumps(reply['choices'] if 'choices' in reply else reply['message'])
@@ -266,8 +266,8 @@ def in_threads(run, items):
 
 
 def by_callers(callers):
-    """Orders the numbers of the start's allocations, from 1: the first of each call stack, then the last, then all
-    others. So the ones that time does not allow are mostly repetitions."""
+    """The numbers of the start's allocations, from 1, in the order in which to fail them: the first of each call
+    stack, then the last, then all others. If time runs out, mostly repetitions are left."""
     ways = {}
     for number, calls in enumerate(callers, 1):
         ways.setdefault(calls, []).append(number)
@@ -286,7 +286,7 @@ def sweep_start(order, n_ways):
         with lock:
             tried += 1
     in_threads(check, order)
-    print(f'the start makes {n_allocations} allocations in {n_ways} ways; {tried} of them failed, one in each run')
+    print(f'the start makes {n_allocations} allocations from {n_ways} call stacks; {tried} of them failed, one in each run')
 
 
 began = time.monotonic()

@@ -323,7 +323,7 @@ static void text_only_tensors(void **state)
     assert_int_equal(n_failures, 0);
 }
 
-/* ---- whole files ---- */
+/* ---- damaged files ---- */
 
 static void file_damage(void **state)
 {

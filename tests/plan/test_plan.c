@@ -207,7 +207,7 @@ static void seven_thousand(void **state)
     assert_int_equal(p.knobs.kv, PLAN_KV_FP8);
 }
 
-static void by_knobs(void **state)
+static void choices_make_models_fit(void **state)
 {
     (void)state;
     struct device_info info = ballast_gpu(3500);
@@ -346,7 +346,7 @@ static void budgets(void **state)
 }
 
 /* A given option is kept, whatever it costs. */
-static void pinned(void **state)
+static void given_options_are_kept(void **state)
 {
     (void)state;
     struct device_info info = ballast_gpu(3500);
@@ -640,11 +640,11 @@ int main(void)
         cmocka_unit_test(desktop_settings_fit),
         cmocka_unit_test(totals),
         cmocka_unit_test(seven_thousand),
-        cmocka_unit_test(by_knobs),
+        cmocka_unit_test(choices_make_models_fit),
         cmocka_unit_test(head_rows_are_pinned_if_possible),
         cmocka_unit_test(refusal),
         cmocka_unit_test(budgets),
-        cmocka_unit_test(pinned),
+        cmocka_unit_test(given_options_are_kept),
         cmocka_unit_test(arena_holds_all),
         cmocka_unit_test(known_shapes),
         cmocka_unit_test(images),

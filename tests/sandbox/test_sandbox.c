@@ -499,7 +499,7 @@ static void one_client_leaves_children_for_others(void **state)
     sandbox_image_close(&image);
 }
 
-/* ---- a system without processes ---- */
+/* ---- without child processes ---- */
 
 static bool say_as_child(enum reply_status status, const char *text)
 {

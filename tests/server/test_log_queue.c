@@ -68,7 +68,8 @@ struct heard {
     size_t lines, dropped, notes;
 };
 
-/* Counts what the text's complete lines contain. */
+/* Counts the messages and notes in the text's complete lines, and the dropped lines in the notes.
+ */
 static struct heard count_heard(const char *text)
 {
     struct heard all = {0};
@@ -125,7 +126,7 @@ static void slow_readers_do_not_block(void **state)
     double start = seconds_now();
     assert_false(log_queue_close(q, 0.2));
     assert_true(seconds_now() - start < 5);
-    close(ends[0]); /* the reading thread sees it and ends */
+    close(ends[0]); /* the reading thread gets the end of file and ends */
 }
 
 static void closed_descriptors_discard_lines(void **state)

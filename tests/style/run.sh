@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/check_style.sh can fail: a small tree passes all checks, and each breach of a rule fails its own check and no
-# other. Last line: "N passed, N failed".
+# Checks that tools/check_style.sh finds what it should: a small clean tree passes, and each breach of a rule fails
+# its own check and no other. Last line: "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 check=$PWD/tools/check_style.sh format=$PWD/.clang-format

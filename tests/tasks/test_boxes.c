@@ -206,7 +206,7 @@ static void long_labels_are_cut_between_characters(void **state)
     buf_free(&text);
 }
 
-/* Deep nesting takes no stack, and many quotes no quadratic time. */
+/* Deep nesting takes no stack, and many quotes do not take quadratic time. */
 static void endless_nesting_and_quotes(void **state)
 {
     (void)state;

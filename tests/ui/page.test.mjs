@@ -609,7 +609,7 @@ story('the policy: nothing inline, nothing from elsewhere, small', async () => {
   assert.ok(!fetched.includes('vendor/temml.js'), 'formulas cost nothing where there are none');
 });
 
-// ---- what is stored ----
+// ---- stored data ----
 
 const reopen = async () => {
   await page.reload();

@@ -207,7 +207,7 @@ def llama_index_openai_like():
     assert Sign(**model.get_tool_calls_from_response(called)[0].tool_kwargs)
 
 
-# ---- the others ----
+# ---- other libraries ----
 
 @test
 def pydantic_ai_chat_and_responses():

@@ -50,7 +50,7 @@ static bool parse(struct api_request *out, enum openai_kind kind, const char *bo
     return parse_within(out, kind, body, &l, error);
 }
 
-/* ---- what is read ---- */
+/* ---- valid requests ---- */
 
 static void describe_part(struct buf *out, const ey_part *part)
 {
@@ -511,7 +511,7 @@ static void fields_of_counting(void **state)
     CHECK_GOOD(API_DETOKENIZE, detokenize);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused requests ---- */
 
 struct bad_case {
     const char *body, *param, *message; /* body, and the error's param and start of its message */
@@ -787,7 +787,7 @@ static void values_out_of_range(void **state)
     CHECK_BAD(API_CHAT, "Bad Request", cases);
 }
 
-static void rules_broken(void **state)
+static void combinations_that_are_refused(void **state)
 {
     (void)state;
     static const struct bad_case cases[] = {
@@ -1568,7 +1568,7 @@ int main(void)
         cmocka_unit_test(fields_of_counting),
         cmocka_unit_test(malformed_requests),
         cmocka_unit_test(values_out_of_range),
-        cmocka_unit_test(rules_broken),
+        cmocka_unit_test(combinations_that_are_refused),
         cmocka_unit_test(completions_refused),
         cmocka_unit_test(strict_servers_refuse_unknown_fields),
         cmocka_unit_test(grammars_are_kept_between_requests),

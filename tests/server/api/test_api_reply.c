@@ -264,7 +264,7 @@ static void chunks_of_a_completion(void **state)
                                            "reason\":\"length\",\"stop_reason\":null}]}\n\n");
 }
 
-/* Under both names that clients read. */
+/* Thoughts have both names that clients read. */
 static void thoughts(void **state)
 {
     (void)state;

@@ -851,7 +851,7 @@ static void tool_calls_of_another_format(void **state)
           "0 '<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>' =stop; usage 3+3; ");
 }
 
-/* ---- what goes wrong ---- */
+/* ---- errors ---- */
 
 static void refused_before_anything_is_sent(void **state)
 {
