@@ -36,10 +36,17 @@ int remote_max_model_len(const struct remote *r)
 
 /* ---- models ---- */
 
-static bool take_listing(void *user, const char *bytes, size_t n, ey_err *e)
+/* A reply that is not streamed. */
+struct whole_reply {
+    struct buf bytes;
+    bool (*go_on)(void); /* or NULL */
+};
+
+static bool take_whole_reply(void *user, const char *bytes, size_t n, ey_err *e)
 {
-    return buf_add(user, bytes, n) ||
-           ey_fail(e, EY_IO, "the server's list of models is longer than %d bytes", MAX_LISTING);
+    struct whole_reply *reply = user;
+    return buf_add(&reply->bytes, bytes, n) ||
+           ey_fail(e, EY_IO, "the server's reply is longer than %zu bytes", reply->bytes.max);
 }
 
 static const char *id_of(const json_object *model)
@@ -102,19 +109,20 @@ static bool pick_model(struct remote *r, json_object *models, const struct remot
 
 static bool find_remote_model(struct remote *r, const struct remote_options *options, ey_err *e)
 {
-    struct buf listing = buf_with_max(MAX_LISTING);
-    struct api_call call = {.path = "/models", .take = take_listing, .user = &listing};
+    struct whole_reply listing = {buf_with_max(MAX_LISTING), NULL};
+    struct api_call call = {.path = "/models", .take = take_whole_reply, .user = &listing};
     bool ok = api_client_call(r->client, &call, NULL, e);
-    json_object *all = ok && listing.size ? json_parse(listing.data, listing.size,
-                                                       "the server's list of models", EY_IO, NULL)
-                                          : NULL;
+    json_object *all = ok && listing.bytes.size
+                           ? json_parse(listing.bytes.data, listing.bytes.size,
+                                        "the server's list of models", EY_IO, NULL)
+                           : NULL;
     json_object *models = json_member_of_type(all, "data", json_type_array);
     if (ok && !models)
         ok = ey_fail(e, EY_IO, "%.200s: this is not a server of the OpenAI API; check the address",
                      api_client_url(r->client));
     ok = ok && pick_model(r, models, options, e);
     json_object_put(all);
-    buf_free(&listing);
+    buf_free(&listing.bytes);
     return ok;
 }
 
@@ -329,46 +337,34 @@ static bool read_vector(struct remote_vector *out, json_object *reply, int dimen
     return true;
 }
 
-struct vector_call {
-    bool (*go_on)(void);
-    struct buf reply;
-};
-
 static bool vector_goes_on(void *user, uint64_t sent, uint64_t to_send)
 {
-    const struct vector_call *call = user;
+    const struct whole_reply *reply = user;
     (void)sent;
     (void)to_send;
-    return call->go_on();
-}
-
-static bool take_vector_bytes(void *user, const char *bytes, size_t n, ey_err *e)
-{
-    struct vector_call *call = user;
-    return buf_add(&call->reply, bytes, n) ||
-           ey_fail(e, EY_IO, "the server's reply is longer than %d bytes", MAX_VECTOR_REPLY);
+    return reply->go_on();
 }
 
 bool remote_embed(struct remote *r, const ey_pooling_input *input, int dimensions,
                   bool (*go_on)(void), struct remote_vector *out, ey_err *e)
 {
     struct buf body = buf_with_max(MAX_BODY);
-    struct vector_call state = {.go_on = go_on, .reply = buf_with_max(MAX_VECTOR_REPLY)};
+    struct whole_reply whole = {buf_with_max(MAX_VECTOR_REPLY), go_on};
     const struct api_call call = {.path = "/embeddings",
                                   .body = &body,
-                                  .take = take_vector_bytes,
+                                  .take = take_whole_reply,
                                   .go_on = vector_goes_on,
-                                  .user = &state};
+                                  .user = &whole};
     *out = (struct remote_vector){0};
     write_embed_request(&body, r, input, dimensions);
     bool ok = (!body.failed || ey_fail_memory(e, "the request", body.size)) &&
               api_client_call(r->client, &call, NULL, e);
-    json_object *reply = ok ? json_parse(state.reply.data ? state.reply.data : "", state.reply.size,
+    json_object *reply = ok ? json_parse(whole.bytes.data ? whole.bytes.data : "", whole.bytes.size,
                                          "the server's reply", EY_IO, e)
                             : NULL;
     ok = reply && read_vector(out, reply, dimensions, e);
     json_object_put(reply);
-    buf_free(&state.reply);
+    buf_free(&whole.bytes);
     buf_free(&body);
     return ok;
 }

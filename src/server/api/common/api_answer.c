@@ -113,3 +113,20 @@ void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate)
         json_write_int(w, (unsigned char)candidate->bytes[i]);
     json_close_array(w);
 }
+
+void api_write_answer_token(struct json_writer *w, const ey_token_logprobs *at, bool lists_none)
+{
+    json_open_object(w);
+    api_add_token_logprob(w, &at->chosen);
+    if (at->n_top || lists_none) {
+        json_write_key(w, "top_logprobs");
+        json_open_array(w);
+        for (size_t k = 0; k < at->n_top; k++) {
+            json_open_object(w);
+            api_add_token_logprob(w, &at->top[k]);
+            json_close_object(w);
+        }
+        json_close_array(w);
+    }
+    json_close_object(w);
+}

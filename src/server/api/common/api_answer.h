@@ -112,6 +112,9 @@ bool api_text_is_white(const char *text, size_t n);
 void api_write_logprob(struct json_writer *w, float logprob);
 /* Adds the members "token", "logprob" and "bytes" to an open object. */
 void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate);
+/* Writes a token of an answer: these members of the chosen one, and of its alternatives in
+ * "top_logprobs", a list that is left out if there are none and not `lists_none`. */
+void api_write_answer_token(struct json_writer *w, const ey_token_logprobs *at, bool lists_none);
 /* Adds a member about the loop that ended the answer, if one did. */
 void api_add_repetition(struct json_writer *w, const ey_repetition *repetition);
 

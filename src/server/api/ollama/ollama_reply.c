@@ -110,22 +110,8 @@ static void add_ollama_logprobs(struct json_writer *w, const struct api_logprobs
     if (!logprobs || !logprobs->tokens || !logprobs->n) return;
     json_write_key(w, "logprobs");
     json_open_array(w);
-    for (size_t i = 0; i < logprobs->n; i++) {
-        const ey_token_logprobs *at = &logprobs->tokens[i];
-        json_open_object(w);
-        api_add_token_logprob(w, &at->chosen);
-        if (at->n_top) {
-            json_write_key(w, "top_logprobs");
-            json_open_array(w);
-            for (size_t k = 0; k < at->n_top; k++) {
-                json_open_object(w);
-                api_add_token_logprob(w, &at->top[k]);
-                json_close_object(w);
-            }
-            json_close_array(w);
-        }
-        json_close_object(w);
-    }
+    for (size_t i = 0; i < logprobs->n; i++)
+        api_write_answer_token(w, &logprobs->tokens[i], false);
     json_close_array(w);
 }
 

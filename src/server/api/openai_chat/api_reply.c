@@ -19,20 +19,8 @@ static void write_chat_logprobs(struct json_writer *w, const struct api_logprobs
     json_open_object(w);
     json_write_key(w, "content");
     json_open_array(w);
-    for (size_t i = 0; i < logprobs->n; i++) {
-        const ey_token_logprobs *at = &logprobs->tokens[i];
-        json_open_object(w);
-        api_add_token_logprob(w, &at->chosen);
-        json_write_key(w, "top_logprobs");
-        json_open_array(w);
-        for (size_t k = 0; k < at->n_top; k++) {
-            json_open_object(w);
-            api_add_token_logprob(w, &at->top[k]);
-            json_close_object(w);
-        }
-        json_close_array(w);
-        json_close_object(w);
-    }
+    for (size_t i = 0; i < logprobs->n; i++)
+        api_write_answer_token(w, &logprobs->tokens[i], true);
     json_close_array(w);
     json_close_object(w);
 }

@@ -92,20 +92,9 @@ void responses_write_logprobs(struct buf *out, const struct api_logprobs *logpro
 {
     if (!logprobs || !logprobs->tokens) return;
     for (size_t i = 0; i < logprobs->n; i++) {
-        const ey_token_logprobs *at = &logprobs->tokens[i];
         if (out->size) buf_add_text(out, ",");
         struct json_writer w = json_write_to(out, JSON_COMPACT);
-        json_open_object(&w);
-        api_add_token_logprob(&w, &at->chosen);
-        json_write_key(&w, "top_logprobs");
-        json_open_array(&w);
-        for (size_t k = 0; k < at->n_top; k++) {
-            json_open_object(&w);
-            api_add_token_logprob(&w, &at->top[k]);
-            json_close_object(&w);
-        }
-        json_close_array(&w);
-        json_close_object(&w);
+        api_write_answer_token(&w, &logprobs->tokens[i], true);
     }
 }
 
