@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a checkpoint directory or a GGUF file: gives its configuration and one sorted table of the
+/* A checkpoint: a directory or a GGUF file with its configuration, and one sorted table of the
  * tensors of all its files. Nothing here depends on the model. */
 #ifndef EY_CHECKPOINT_H
 #define EY_CHECKPOINT_H

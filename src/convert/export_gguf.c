@@ -21,9 +21,9 @@ struct gguf_export {
     json_object *tokenizer;
     char name[FILES][OUTPUT_NAME_BYTES]; /* final names */
     struct gguf_writer file[FILES];
-    int file_of[FILES]; /* indices in `out` */
-    uint64_t *offset;   /* [plan.n, 2], of the data; the second is that of the second frame or of a
-                           global scale */
+
+    uint64_t *offset; /* [plan.n, 2], of the data; the second is that of the second frame or of a
+                         global scale */
     struct output_folder out;
 };
 
@@ -233,7 +233,7 @@ static bool check_written(const struct gguf_export *x, ey_err *e)
     return ok;
 }
 
-/* Writes the path mmproj-NAME beside NAME. */
+/* Writes the path of the vision encoder's file: mmproj-NAME in the folder of `path`. */
 static bool mmproj_path(char out[EY_MAX_PATH], const struct gguf_export *x, const char *path,
                         ey_err *e)
 {

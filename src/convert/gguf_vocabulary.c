@@ -316,8 +316,8 @@ static bool is_blank_run(const char *text)
     return !*text;
 }
 
-/* Compares merges. For SentencePiece compares only the tokens that they make: GGUF has a score for
- * each token, so it does not order several merges to the same token.
+/* Compares merges. For SentencePiece, compares only the tokens that they make: GGUF has a score per
+ * token, which does not order the merges that make the same token.
  *
  * Runs of blanks have equal scores in such files, so their merges may come in another order. Texts
  * are still tokenized alike if the merge of two single blanks is the last of them, because then the

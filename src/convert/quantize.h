@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On-load quantization to block FP8, as in official checkpoints, or to int4 in groups (formulas:
- * docs/guides/quantization.md). Knows weights, not models: src/models/on_load_quantization.c
- * chooses the matrices. */
+/* Quantizes weights to block FP8, as in official checkpoints, or to int4 in groups (formulas:
+ * docs/guides/quantization.md). src/models/on_load_quantization.c chooses the matrices. */
 #ifndef EY_QUANTIZE_H
 #define EY_QUANTIZE_H
 
@@ -16,11 +15,12 @@ struct quantize_choice {
     int group_size;   /* for int4 */
 };
 
-/* Whether a stored matrix can be quantized to `to`: it must be F32, BF16 or F16, or for int4 also
- * block FP8, and its rows must be whole groups. */
+/* Returns whether a stored matrix can be quantized to `to`. It must be F32, BF16 or F16; for int4,
+ * block FP8 is allowed, too, and `group` must divide its rows. */
 bool can_quantize(const struct tensor *stored, enum dtype to, int group);
 
-/* Bytes of a recipe's result (quantized or repacked): values, then scales, each aligned to 64. */
+/* Returns the bytes of memory that a recipe's result needs (quantized or repacked). Values, scales
+ * and zero points are each aligned to 64. */
 size_t quantized_bytes(const struct tensor *recipe);
 
 /* Quantizes into memory[quantized_bytes()], aligned to 64 bytes; *out points into it. The result
@@ -42,7 +42,7 @@ enum { QUANTIZE_SAMPLE_ROWS = 64 };
  * recipe (all rows if it has fewer). Returns false if a value is not finite. */
 bool quantize_sample_error(struct quantize_error *out, const struct tensor *recipe,
                            struct pool *pool);
-/* The relative error sqrt(noise / signal); 0 without signal. */
+/* Returns the relative error, sqrt(noise / signal), or 0 if there is no signal. */
 double quantize_relative_error(const struct quantize_error *error);
 
 #endif

@@ -31,7 +31,7 @@ enum { LANES = 16, REFINE_STEPS = 4 };
 #define MIN_NORMAL 0x1p-126f
 
 /* A trial scale is the group's range / t: t > 15 clips the ends, t < 15 leaves some of the 16
- * values unused. The zero balances both ends, or is one of its neighbors. */
+ * values unused. Two zeros are tried: the one that balances both ends, and the next. */
 static const float trial_ranges[] = {10.5f, 11.75f, 12.75f, 13.5f, 14.25f,
                                      15,    15.75f, 16.75f, 18,    19.75f};
 enum { TRIALS = sizeof(trial_ranges) / sizeof(trial_ranges[0]) };
@@ -93,8 +93,8 @@ static float round_to_bf16(float value)
     return bf16_to_f32(f32_to_bf16(value));
 }
 
-/* The best choice so far. The scale belongs to the values before their division, and is BF16 at the
- * end. */
+/* The best choice so far. During the search the scale is that of the divided values; then it is
+ * that of the group, rounded to BF16. */
 struct scale_choice {
     float scale, zero, noise;
 };

@@ -131,7 +131,8 @@ static void add_quantized(struct checkpoint_writer *writer,
     }
 }
 
-/* Bytes of `rows` rows of one output tensor of a matrix; weight_shape does not depend on rows. */
+/* Returns the bytes of `rows` rows of one output tensor of a matrix. weight_shape has 0: it does
+ * not depend on rows. */
 static uint64_t quantized_part_bytes(const struct tensor *w, int part, int64_t rows)
 {
     const int64_t groups = w->group_size ? weight_groups(w) : 0,
@@ -299,7 +300,7 @@ static bool fail_output_file(const struct checkpoint_writer *writer, const char 
     return ey_fail(e, EY_IO, "%.400s%s%.100s: %s", writer->out, slash, name, strerror(errno));
 }
 
-/* Checks the disk space before the work, which takes long. */
+/* Checks the disk space before the work begins. */
 static bool check_output_space(const struct checkpoint_writer *writer, ey_err *e)
 {
     uint64_t free_bytes;

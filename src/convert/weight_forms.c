@@ -104,7 +104,7 @@ static struct weight_plan plan_codes(int bits, int group, bool has_zeros, enum d
     return (struct weight_plan){FORM_CODES, scales, bits, group, has_zeros, NULL};
 }
 
-/* Plans the form of stored integers, in any program's layout. */
+/* Plans the form of an integer matrix. */
 static struct weight_plan plan_packed(const struct tensor *w)
 {
     const int bits = w->dtype == DTYPE_INT4 ? 4 : 8;

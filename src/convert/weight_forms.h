@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans and makes the form that a stored tensor gets in another format, which has all of its values
- * exactly. */
+/* Converts a stored tensor to another format without changing a value: first plans its form, then
+ * makes it. */
 #ifndef EY_WEIGHT_FORMS_H
 #define EY_WEIGHT_FORMS_H
 
@@ -33,7 +33,7 @@ struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_
 struct weight_plan plan_for_gguf(const struct tensor *w, bool is_matrix);
 
 /* The parts of a tensor in its new form, in memory of their own. */
-enum { FORM_PARTS = 3 }; /* values or codes, scales, zeros */
+enum { FORM_PARTS = 3 }; /* values, scales, zero points */
 struct formed_weight {
     uint8_t *part[FORM_PARTS];
     size_t size[FORM_PARTS];

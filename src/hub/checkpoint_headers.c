@@ -49,8 +49,7 @@ static bool fetch_safetensors_header(struct hub_request *r, const struct hub_mod
     return hub_request_get(r, model->repository.name, url, LENGTH_BYTES + (size_t)length, out, e);
 }
 
-/* Fetches as many bytes as the largest header has, because a header's length is known only after
- * parsing it. */
+/* Fetches as many bytes as any header may have, because the length is known only after parsing. */
 static bool fetch_gguf_header(struct hub_request *r, const struct hub_model *model,
                               const struct hub_file *file, const char *url, struct buf *out,
                               ey_err *e)

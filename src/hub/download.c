@@ -86,8 +86,8 @@ static bool check_range(struct download_slot *s, ey_err *e)
     return true;
 }
 
-/* Handles a server that ignores ranges and sends the whole file. A request from 0 on accepts it;
- * any other ends, and the file is requested again in one stream. */
+/* Handles a reply with the whole file instead of a range. It is accepted if the range began at 0.
+ * Otherwise the transfer ends, and the whole file is requested again in one stream. */
 static bool check_whole(struct download_slot *s, ey_err *e)
 {
     const struct hub_response *r = &s->request.reply;
@@ -247,8 +247,8 @@ static bool back_off(struct download_slot *s, CURLcode code, ey_err *e)
     return hub_request_fail(&s->request, code, s->item->file->name, e);
 }
 
-/* Judges a finished transfer. Only ranges can be resumed: a broken stream from a server without
- * ranges restarts, so its bytes do not count as progress. */
+/* Decides what follows a finished transfer. A broken stream of a whole file restarts, because it
+ * cannot be resumed, so its bytes do not count as progress. */
 static bool finish_transfer(struct download_slot *s, CURLcode code, ey_err *e)
 {
     struct hub_request *r = &s->request;
@@ -328,7 +328,7 @@ static bool is_in_flight(const struct download *d, const struct download_item *i
     return false;
 }
 
-/* Hashes what has arrived. Sets *worked if there may be more to do right away. */
+/* Hashes the bytes that have arrived. Sets *worked if it hashed any. */
 static bool hash_all(struct download *d, bool *worked, ey_err *e)
 {
     *worked = false;

@@ -55,13 +55,13 @@ bool hub_fetch_headers(struct hub *hub, const struct hub_model *model, const cha
 /* Removes a directory written by hub_fetch_headers. */
 void hub_remove_header_files(const char *directory);
 
-/* Downloads what is missing and writes snapshot and reference. Partial files are kept with a record
- * of their ranges, so that a later call resumes after a stop, a kill or a lost connection. Each
- * file's hash is checked before it gets its final name. */
+/* Downloads the missing bytes and writes snapshot and reference. Partial files are kept with a
+ * record of their ranges, so that a later call resumes after a stop, a kill or a lost connection.
+ * Each file's hash is checked before the file gets its final name. */
 bool hub_download(struct hub *hub, const struct hub_model *model, ey_err *e);
 
-/* A removal deletes a repository, or if a revision is given its snapshot, the references to it, and
- * the blobs that no other snapshot uses. Links are never followed. */
+/* A removal deletes a repository. If a revision is given, it deletes only the snapshot, the
+ * references to it, and the blobs that no other snapshot uses. Links are never followed. */
 struct hub_removal {
     char directory[EY_MAX_PATH];                /* of the repository */
     char commit[REPOSITORY_REVISION_BYTES + 1]; /* "": the whole repository */

@@ -32,13 +32,13 @@ void hub_request_close(struct hub_request *r);
 /* Returns the URL of a file, "resolve/COMMIT/NAME", which the caller frees. */
 char *hub_file_url(const struct hub *hub, const struct hub_model *model, const char *file);
 
-/* Resets the request to a GET of `url`, which the request owns from now on; a NULL fails as out of
- * memory. Requests the bytes from `begin` to `end` - 1, or if `end` is 0 all. */
+/* Prepares a GET of bytes `begin` to `end` - 1, or of all bytes if `end` is 0. Takes ownership of
+ * `url`; fails as out of memory if it is NULL. */
 bool hub_request_aim(struct hub_request *r, char *url, uint64_t begin, uint64_t end, ey_err *e);
 enum redirect_result { REDIRECT_NONE, REDIRECT_FOLLOWED, REDIRECT_FAILED };
-/* Must be called after each transfer. If the reply was a redirect, aims the request at its target
- * and returns REDIRECT_FOLLOWED. A HEAD never leaves the endpoint: the endpoint's redirect to
- * another server already has the file's ETag and size. */
+/* Must be called after each transfer. If the reply was a redirect, prepares a request to its target
+ * and returns REDIRECT_FOLLOWED. A HEAD is not redirected to another server, because the redirect
+ * itself has the file's ETag and size. */
 enum redirect_result hub_request_follow_redirect(struct hub_request *r, ey_err *e);
 
 /* Sends HEAD, with retries, and leaves the reply in r->reply. `what` names the file in messages. */

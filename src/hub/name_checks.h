@@ -21,8 +21,8 @@ bool is_etag_hash(const char *text);
 /* Returns whether the text is a plain file name: letters, digits, '-', '_' and '.', without ".."
  * and without a '.' or '-' in front. */
 bool is_safe_file_name(const char *text);
-/* Returns whether the name is one that the hub allows for a repository: each part has the
- * characters of is_safe_file_name(), the whole at most 96, and no "--". */
+/* Returns whether the hub allows the name for a repository. Each part has the characters of
+ * is_safe_file_name(); the whole name has at most 96 characters and no "--". */
 bool is_hub_repo_name(const char *name);
 /* Unquotes an ETag: `"x"` and `W/"x"` become x. Returns false if it does not fit `size` bytes. */
 bool etag_unquote(char *out, size_t size, const char *etag);

@@ -31,7 +31,8 @@ static DIR *open_directory_at(int at, const char *name)
 
 /* ---- whole trees ---- */
 
-/* Returns the disk space that deleting a name frees: the file's, if it has no other hard link. */
+/* Returns the disk space that deleting a name frees: that of a file without other hard links, else
+ * 0. */
 static uint64_t freed_bytes(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && st->st_nlink == 1 ? (uint64_t)st->st_blocks * BLOCK : 0;

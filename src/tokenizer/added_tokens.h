@@ -9,7 +9,7 @@ struct added_token {
     char *content; /* owned; normalized if in_normalized */
     uint32_t n;
     int32_t id;
-    bool left_strip, right_strip; /* a match includes the white space before it, behind it */
+    bool left_strip, right_strip; /* the match includes white space on its left or right */
     bool single_word;             /* matches only between non-word characters */
     bool in_normalized;           /* matched in the normalized text, not in the original */
 };

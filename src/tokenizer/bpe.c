@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair encoding of one piece: merges the pair of the lowest rank, and of several such pairs
- * the leftmost, until no pair can be merged.
+/* Byte-pair encoding of one piece: merges the leftmost pair of the lowest rank until no pair can be
+ * merged.
  *
  * Most pieces are short words, for which a linear search for the lowest rank is fastest. A long
  * piece (a megabyte of one letter is one piece) uses a heap of pairs over a linked list, in O(n log

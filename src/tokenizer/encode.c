@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encodes text as ids: repairs UTF-8, splits at added tokens, normalizes, splits at those added
- * tokens that match normalized text, pre-tokenizes, and merges. */
+/* Encodes text as ids: repairs UTF-8, splits at added tokens, normalizes, splits at added tokens
+ * again (some match only normalized text), pre-tokenizes, and merges. */
 #include "base/limits.h"
 #include "base/processors.h"
 #include "base/utf8.h"
@@ -93,7 +93,7 @@ static bool encode_repaired(struct encoding *enc, const char *text, size_t n)
     return ok;
 }
 
-/* Long texts wait for a compute turn, so that only a few are encoded at once. */
+/* Long texts wait for a compute turn, so that only a few are encoded concurrently. */
 static bool encode_in_turn(struct encoding *enc, const char *text, size_t n)
 {
     enum { LONG_TEXT = 64 << 10 };

@@ -139,8 +139,8 @@ static bool nfc_segment_write(struct nfc_segment *s, struct buf *out)
     return n >= 0;
 }
 
-/* Appends the NFC form of the segment from `begin` to the first stable character behind `unstable`.
- * Returns that character's offset, 0 on failure. */
+/* Appends the NFC form of the segment from `begin` to the first stable character after `unstable`.
+ * Returns that character's offset, or 0 on failure. */
 static size_t compose_nfc_segment(struct nfc_segment *s, struct buf *out, const char *text,
                                   size_t n, size_t begin, size_t unstable)
 {

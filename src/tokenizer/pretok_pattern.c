@@ -85,8 +85,8 @@ static bool open_class(struct pattern_reader *s)
     return copy_pattern_bytes(s, n);
 }
 
-/* Returns the length of a group's head if PCRE2 reads it differently, else 0. That is the case for
- * the flags m and x, and for a call of a group by its number. */
+/* Returns the length of "(?" with the flags m or x, or with the number of a group to call, all of
+ * which mean something else in PCRE2. Returns 0 for other text. */
 static size_t differing_group(const struct pattern_reader *s)
 {
     const char *at = s->p + 2;

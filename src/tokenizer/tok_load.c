@@ -37,8 +37,7 @@ bool tok_unsupported(const struct loading *l, const char *member, const char *fo
                    found, supported);
 }
 
-/* Fails unless a boolean member has the only value that is supported, `wanted`. `missing`: its
- * default. */
+/* Fails unless a boolean member is `wanted`, the only supported value. `missing`: the default. */
 static bool flag_is(const struct loading *l, const json_object *part, const char *member,
                     const char *key, bool missing, bool wanted)
 {
@@ -85,8 +84,7 @@ static bool is_text_of_template(const json_object *piece)
     return tok_is_text(json_member(json_member(piece, "Sequence"), "id"), "A");
 }
 
-/* Returns whether this post-processor adds no tokens: transformers 5 writes a template of the text
- * alone. */
+/* Returns whether this post-processor adds no tokens. transformers 5 writes such templates. */
 static bool adds_nothing(const json_object *part)
 {
     json_object *single = json_member_of_type(part, "single", json_type_array);
@@ -206,7 +204,7 @@ static bool load_pre_tokenizer(struct loading *l)
                           l->what, l->e);
 }
 
-/* Whether the template adds one token (BOS) before a prompt and none behind it. */
+/* Returns whether the template adds one token (BOS) before a prompt and none after it. */
 static bool adds_bos_only(const json_object *part)
 {
     json_object *single = json_member_of_type(part, "single", json_type_array);

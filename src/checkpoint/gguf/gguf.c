@@ -194,10 +194,9 @@ static bool read_metadata(struct gguf_reader *r, uint64_t n)
 
 /* ---- tensors ---- */
 
-/* What the header says of a tensor's data. It becomes an address when the begin of the data section
- * is known. */
+/* Kept until the header is read to its end, where the data section starts. */
 struct tensor_info {
-    uint64_t offset; /* from the begin of the data section */
+    uint64_t offset; /* of a tensor's data in the data section */
 };
 
 /* Reads a shape and reverses it: files store the fastest dimension first, views last. */

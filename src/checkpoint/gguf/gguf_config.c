@@ -260,7 +260,7 @@ static void put_names(struct json_maker *j, const struct gguf_arch *a)
     j->ok = j->ok && json_object_array_add(list, json_object_new_string(a->architecture)) == 0;
 }
 
-/* Fills in the config of a model with images, which consists of text_config and vision_config. */
+/* Fills in text_config and vision_config for a model with images. */
 static bool put_both_models(struct json_maker *j, struct gguf_model *m, ey_err *e)
 {
     struct json_maker text = json_maker_start();

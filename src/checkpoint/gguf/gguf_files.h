@@ -16,8 +16,8 @@ bool gguf_is_part_of(const char *name, const char *first);
 /* Ranks the name of a vision encoder's file. The lowest rank is preferred: 0 for BF16, then F16,
  * Q8_0, F32, and 4 for others. */
 int gguf_mmproj_rank(const char *name);
-/* Returns whether the name contains the tag, ignoring case, between separators: '/', '-' or '.' or
- * the begin of the name before it, '-' or '.' after it. */
+/* Returns whether the name contains the tag, ignoring case. A '/', '-', '.' or the start of the
+ * name must precede it, and a '-' or '.' must follow. */
 bool gguf_tag_matches(const char *name, const char *tag);
 /* Writes the tag of a file name: the text between the last '-' or '.' and the part number or
  * ".gguf". "UD-Q4_K_XL" counts as one tag. A name without a separator is its own tag. */

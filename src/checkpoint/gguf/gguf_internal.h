@@ -51,7 +51,7 @@ static inline void json_make_int(struct json_maker *m, const char *key, int64_t 
     json_make(m, key, json_object_new_int64(value));
 }
 
-/* Returns the object; the caller owns it. Fails with NULL. */
+/* Returns the object, which the caller owns. Fails with NULL. */
 static inline json_object *json_made(struct json_maker *m, ey_err *e)
 {
     if (m->ok) return m->object;

@@ -82,7 +82,7 @@ bool ollama_find(char *out, const char *name)
     return ollama_root(root) && manifest_path(out, root, name) && path_is_file(out);
 }
 
-/* Looks at the first bytes, too: a GGUF file may be in a folder that is named "manifests". */
+/* Checks the first bytes, because a GGUF file may be in a folder that is named "manifests". */
 bool ollama_is_manifest(const char *path)
 {
     char magic[4];

@@ -99,7 +99,7 @@ static bool read_token_kinds(struct gguf_vocab *v)
                            vocab_path(v), i, kind);
         v->tokens[i].kind = kind ? (enum token_kind)kind : TOKEN_NORMAL;
         v->tokens[i].score = scores ? gguf_array_real(scores, i) : 0;
-        if (!isfinite(v->tokens[i].score)) /* sorting needs an order */
+        if (!isfinite(v->tokens[i].score)) /* NaN cannot be sorted */
             return ey_fail(v->e, EY_BAD_MODEL, "%s: the score of token %zu is not a finite number",
                            vocab_path(v), i);
     }
@@ -155,7 +155,7 @@ static bool strips_right(const struct gguf_vocab *v, size_t id)
     return strcmp(v->m->arch->model_type, "phi3") == 0;
 }
 
-/* {"id", "content", "special", …} */
+/* Appends {"id", "content", "special", …} to the added tokens. */
 static bool add_added_token(const struct gguf_vocab *v, size_t id, bool special)
 {
     json_object *entry = json_object_new_object();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads metadata values whatever their width is, because programs that write GGUF choose it freely.
- */
+/* Reads metadata values of any width, because programs that write GGUF choose it freely. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
