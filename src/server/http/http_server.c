@@ -270,7 +270,9 @@ static bool check_type(struct exchange *x, const struct request_headers *h)
     bool any = (x->route->flags & ROUTE_ANY_TYPE) && !is_sent_by_page(h->item, h->n);
     if (!takes_body(x)) return true;
     if (!any && !is_json_type(request_header_value(h->item, h->n, "Content-Type")))
-        refuse_request(x, 415, "the Content-Type must be application/json");
+        refuse_request(x, 415,
+                       "the Content-Type must be application/json, as by curl's -H \"Content-Type: "
+                       "application/json\"");
     else if (coding && strcasecmp(coding, "identity") != 0)
         check_coding(x, coding);
     return !x->refusal.status;
