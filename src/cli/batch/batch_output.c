@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/utf8.h"
 
 enum { MAX_RESUMED_BYTES = 1 << 30 };
 
@@ -289,13 +290,29 @@ static bool sidecar_path(char *out, const struct batch_output *b, const char *im
     return ey_fail(e, EY_IO, "%s: the path of its sidecar file would be too long", image);
 }
 
+const char *batch_json_name(struct buf *escaped, const char *name)
+{
+    if (utf8_valid(name, strlen(name))) return name;
+    term_add_name(escaped, name);
+    return escaped->failed ? name : escaped->data;
+}
+
+static bool is_listed_done(const struct batch_output *b, const char *name)
+{
+    return b->n_done && bsearch(&name, b->done, b->n_done, sizeof(*b->done), by_text);
+}
+
 bool batch_is_done(const struct batch_output *b, const char *image)
 {
     char path[EY_MAX_PATH];
+    struct buf escaped = buf_with_max(EY_MAX_PATH * 4);
     if (!b->resume) return false;
     if (b->form == BATCH_SIDECAR)
         return sidecar_path(path, b, image, NULL) && access(path, F_OK) == 0;
-    return b->n_done && bsearch(&image, b->done, b->n_done, sizeof(*b->done), by_text);
+    bool done = is_listed_done(b, image) ||
+                (b->form == BATCH_JSON && is_listed_done(b, batch_json_name(&escaped, image)));
+    buf_free(&escaped);
+    return done;
 }
 
 bool batch_check_sidecar(const struct batch_output *b, const char *image, ey_err *e)

@@ -35,6 +35,8 @@ void batch_write(struct batch_output *b, const char *text, size_t n);
 /* Closes the output, also after an error. Returns false if not everything could be written. */
 bool batch_output_close(struct batch_output *b);
 
+/* Returns the name as JSON has it, with \xff for a byte that is not UTF-8. *escaped may hold it. */
+const char *batch_json_name(struct buf *escaped, const char *name);
 /* Returns whether an earlier run has done this image. */
 bool batch_is_done(const struct batch_output *b, const char *image);
 /* Fails if the image's sidecar exists and --overwrite was not given. Called before the image is

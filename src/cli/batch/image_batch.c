@@ -61,8 +61,10 @@ static void write_batch_line(struct batch_run *r, struct buf *line)
 static struct json_writer open_json_line(struct buf *line, const char *image)
 {
     struct json_writer w = json_write_to(line, JSON_SPACED);
+    struct buf escaped = buf_with_max(EY_MAX_PATH * 4);
     json_open_object(&w);
-    json_add_string(&w, "image", image);
+    json_add_string(&w, "image", batch_json_name(&escaped, image));
+    buf_free(&escaped);
     return w;
 }
 
