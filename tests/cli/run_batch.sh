@@ -104,7 +104,7 @@ cp photos/a.JPG $'odd\xff.jpg'
 try "a name that is not UTF-8" 0 - - caption $'odd\xff.jpg' --jsonl -o odd.jsonl --max-tokens 2
 try "--resume finds a name that is not UTF-8" 0 - '1 of 1 images are done' caption $'odd\xff.jpg' --jsonl -o odd.jsonl --max-tokens 2 --resume
 grep -qF '"odd\\xff.jpg"' odd.jsonl
-say "JSON lines write such bytes as \\xff"
+say "JSON lines write such bytes as \\\\xff"
 try "CSV to a file" 0 - - caption photos/a.JPG --csv -o all.csv "${options[@]}"
 printf 'photos/b.png,"two\n' >>all.csv # killed after a line of a cell
 try "goes on" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --resume "${options[@]}" 
