@@ -41,8 +41,8 @@ try "ask with choices as CSV" 0 '^photos/a.JPG,(yes|no)$' - ask --each photos/a.
 say "CSV begins with a header"
 try "scene of two images" 0 '^photos/b.png:$' - scene photos/a.JPG photos/b.png "${options[@]}"
 try "read as JSON lines" 0 '^\{"image": "photos/a.JPG", "answer": "' - read photos/a.JPG photos/b.png --jsonl --max-tokens 24
-try "log-probabilities of each" 0 '"logprobs": \[\{"token": ' - read photos/a.JPG photos/b.png --jsonl --logprobs 1 --max-tokens 2
-try "and as text" 0 '^FR' '^photos/b.png:$' read photos/a.JPG photos/b.png --logprobs --max-tokens 2
+try "log-probabilities of each image as JSON lines" 0 '"logprobs": \[\{"token": ' - read photos/a.JPG photos/b.png --jsonl --logprobs 1 --max-tokens 2
+try "log-probabilities of each image as text" 0 '^FR' '^photos/b.png:$' read photos/a.JPG photos/b.png --logprobs --max-tokens 2
 try "detect in a folder" 0 '^\{"image": "photos/b.png", "boxes": \[' - detect photos "square, heart" --quiet
 try "detect as CSV" 0 '^photos/b.png,.*,[0-9]+,[0-9]+,[0-9]+,[0-9]+$' - detect photos/a.JPG photos/b.png "circle, square, heart, triangle, star, ring" --csv
 try "detect --draw takes only one image" 2 - 'draw takes one image' detect photos square --draw x.png
@@ -77,23 +77,23 @@ say "photo.json has the data"
 
 # ---- resuming ----
 try "resume without an output" 2 - 'use it with --sidecar, or with --output' caption photos --resume
-try "two formats" 2 - 'cannot be combined' caption photos --csv --jsonl
+try "--jsonl and --csv together" 2 - 'cannot be combined' caption photos --csv --jsonl
 echo mine >kept.txt
-try "a model that cannot be loaded" 1 - 'nowhere' caption nope.png photos/a.JPG --jsonl -o kept.txt --model nowhere
-try "a new file, too" 1 - 'nowhere' caption photos/a.JPG -o new.txt --model nowhere
+try "an existing output and a model that cannot be loaded" 1 - 'nowhere' caption nope.png photos/a.JPG --jsonl -o kept.txt --model nowhere
+try "a new output and a model that cannot be loaded" 1 - 'nowhere' caption photos/a.JPG -o new.txt --model nowhere
 [ "$(cat kept.txt)" = mine ] && [ ! -e new.txt ]
-say "leaves the files as they were"
+say "a model that cannot be loaded leaves the outputs unchanged"
 try "errors before the model is loaded are in the file" 1 - '1 of 2 images failed' caption nope.png photos/a.JPG --jsonl -o kept.txt \
   --max-tokens 2
 [ "$(cut -c 1-30 kept.txt | paste -sd ' ')" = '{"image": "nope.png", "error": {"image": "photos/a.JPG", "cap' ]
-say "in order"
+say "the errors and answers are in order"
 try "standard output by its names" 0 '^\{"image": "photos/a.JPG"' - caption photos/a.JPG --jsonl -o - --max-tokens 2
 try "/dev/stdout" 0 '^\{"image": "photos/a.JPG"' - caption photos/a.JPG --jsonl -o /dev/stdout --max-tokens 2
 printf 'image,label,x1,y1,x2,y2\nphotos/a.JPG,x,1,2,3,4\nphotos/b.png,y,1,2,3,4\nphotos/b.png,z,1,2' >rows.csv
-try "killed between the rows of an image" 0 - '1 of 2 images are done' detect photos/a.JPG photos/b.png \
+try "--resume after a kill between the rows of an image" 0 - '1 of 2 images are done' detect photos/a.JPG photos/b.png \
   "circle, square, heart, triangle, star, ring" --csv -o rows.csv --resume
 [ "$(head -2 rows.csv | tail -1)" = photos/a.JPG,x,1,2,3,4 ] && grep -q ^photos/b.png rows.csv && ! grep -q ',[yz],' rows.csv
-say "has all rows of it, and those of a run"
+say "the rows of a killed image are written again"
 try "JSON lines to a file" 0 - - caption photos/a.JPG --jsonl -o all.jsonl "${options[@]}"
 printf '{"image": "photos/b.png", "capt' >>all.jsonl # killed while writing a line
 try "--resume continues after an incomplete line" 0 - '1 of 3 images are done' caption -r photos --jsonl -o all.jsonl --resume "${options[@]}"
@@ -107,7 +107,7 @@ grep -qF '"odd\\xff.jpg"' odd.jsonl
 say "JSON lines write such bytes as \\\\xff"
 try "CSV to a file" 0 - - caption photos/a.JPG --csv -o all.csv "${options[@]}"
 printf 'photos/b.png,"two\n' >>all.csv # killed after a line of a cell
-try "goes on" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --resume "${options[@]}" 
+try "--resume continues a CSV file" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --resume "${options[@]}" 
 [ "$(grep -c ^image, all.csv)" -eq 1 ] && [ "$(wc -l <all.csv)" -eq 3 ]
 say "the CSV file has one header and each image once"
 : >photos/bad.png
@@ -141,12 +141,12 @@ fi
 for scan in $documents; do
   try "$scan: the texts of its pages are one answer" 0 '^FRAGILE$' - read $scan --max-tokens 24 --dpi 100
   [ "$(wc -l <out)" -eq 3 ]
-  say "$scan: of two pages"
+  say "$scan: the answer has the text of two pages"
   try "$scan: usage" 0 . - read $scan --json --logprobs --max-tokens 2
-  same "$scan: of both pages" '480	416	4' usage.images.0.used_width usage.images.1.used_width usage.completion_tokens
-  same "$scan: log-probabilities of both" '"F"	"Th"' logprobs.0.token logprobs.2.token
-  try "$scan: one row" 0 "^\{\"image\": \"$scan\", \"pages\": 2, \"answer\": \"FRAGILE" - read $scan --jsonl --max-tokens 24
-  try "$scan: a row a page" 0 "^$scan#page=2,.*ring" - caption $scan --each --csv "${options[@]}" --dpi 100
+  same "$scan: usage of both pages" '480	416	4' usage.images.0.used_width usage.images.1.used_width usage.completion_tokens
+  same "$scan: log-probabilities of both pages" '"F"	"Th"' logprobs.0.token logprobs.2.token
+  try "$scan: one JSON line" 0 "^\{\"image\": \"$scan\", \"pages\": 2, \"answer\": \"FRAGILE" - read $scan --jsonl --max-tokens 24
+  try "$scan: one CSV row for each page" 0 "^$scan#page=2,.*ring" - caption $scan --each --csv "${options[@]}" --dpi 100
   [ "$(wc -l <out)" -eq 3 ]
   say "$scan: the two pages have two rows"
   try "$scan: a single page" 0 'white ring' - ask "$scan#page=2" "Describe this image." "${options[@]}"
@@ -168,15 +168,15 @@ for scan in $documents; do
   [ -s scan.page1.txt ] && [ -s scan.page2.txt ]
   say "$scan: the two pages have two sidecars"
   cp $scan in
-  try "$scan: piped" 0 FRAGILE - read --max-tokens 24
+  try "$scan: from standard input" 0 FRAGILE - read --max-tokens 24
   cp out piped
-  try "$scan: piped by the name -" 0 FRAGILE - read - --max-tokens 24
+  try "$scan: from standard input, by the name -" 0 FRAGILE - read - --max-tokens 24
   cmp -s out piped
-  say "$scan: is the same"
-  try "$scan: piped, boxes of one page only" 2 - 'has 2 pages; choose one with --pages' detect - ring
-  try "$scan: piped, the chosen page" 0 '^\[' - detect - ring --pages 2 --quiet
-  try "$scan: piped, without a name" 0 . - ask "What is this?" --max-tokens 4
-  try "$scan: piped, after an image" 0 '^-: ' - caption "$root/examples/word-1.png" - --max-tokens 3
+  say "$scan: standard input by its name gives the same text"
+  try "$scan: from standard input, boxes need one page" 2 - 'has 2 pages; choose one with --pages' detect - ring
+  try "$scan: from standard input, the chosen page" 0 '^\[' - detect - ring --pages 2 --quiet
+  try "$scan: from standard input, without a name" 0 . - ask "What is this?" --max-tokens 4
+  try "$scan: from standard input, after an image" 0 '^-: ' - caption "$root/examples/word-1.png" - --max-tokens 3
   rm in scan*.txt
 done
 PATH=/nonexistent "$eyelet" read "$root"/tests/document/data/two.pdf >out 2>err
@@ -213,7 +213,7 @@ echo 'just text' >in
 try "text on standard input is not an image" 0 . 'not an image and is not used' ask Hello --max-tokens 2
 rm in
 sleep 6 | { timeout 20 "$eyelet" ask Hello --max-tokens 2 >out 2>err; status=$?; [ $status -eq 0 ] && grep -q 'within 5 s' err; }
-say "a standard input that nobody writes does not block"
+say "standard input without a writer is awaited for 5 s only"
 try "a URL is fetched by the server's rules" 1 - 'http://127.0.0.1:1/x.png' caption http://127.0.0.1:1/x.png
 
 # ---- fields, types, labels ----

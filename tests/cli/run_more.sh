@@ -114,11 +114,11 @@ talk "/set without a value" 1 - 'takes a number' '/set seed\n'
 talk "/set of an option that is not a setting" 1 - 'no setting threads' '/set threads 1\n'
 talk "/retry" 0 'pink square' - 'Describe this image.\n/retry\n' scene.png
 lines 2 && [ "$(uniq <out | wc -l)" -eq 1 ]
-say "says the same at temperature 0"
+say "/retry gives the same answer at temperature 0"
 talk "/retry that fails" 1 'pink square' 'does not think' 'Describe this image.\n/set thinking on\n/retry\n/save kept.md\n' \
   scene.png
 grep -q '^## Answer' kept.md && grep -q 'pink square' kept.md
-say "leaves the answer before"
+say "/retry that fails keeps the previous answer"
 talk "/retry with nothing to try" 1 - 'there is no answer yet' '/retry\n'
 talk "/save as Markdown" 0 . - 'Describe this image.\n/save talk.md\n/save talk.md\n' --system 'Be kind.' scene.png
 grep -v '^$' talk.md | head -5 >shown
@@ -148,7 +148,7 @@ lines 1
 say "the line after one that is too long is a message"
 rm in
 talk "a full context" 1 . '/clear starts over' "$(printf 'What is this?\\n%.0s' {1..20})" --max-model-len 64
-talk "begins anew" 1 . '/clear starts over' "$(printf 'What is this?\\n%.0s' {1..20})/clear\\nHello\\n" \
+talk "/clear empties a full context" 1 . '/clear starts over' "$(printf 'What is this?\\n%.0s' {1..20})/clear\\nHello\\n" \
   --max-model-len 64
 cp err errors && tail -1 out | grep -q .
 [ "$(wc -l <errors)" -lt 20 ]

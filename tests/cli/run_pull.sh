@@ -52,7 +52,7 @@ at_terminal() {
   say "$name"
 }
 
-# ---- before anything is here ----
+# ---- before anything is downloaded ----
 try "a model that is not downloaded" 1 - "not in the Hugging Face cache .*eyelet pull $model" ask --model $model hello
 try "serving a model that is not downloaded" 1 - "eyelet pull $model" serve $model --port 0
 try "list before any download" 0 - 'eyelet pull Qwen' list
@@ -127,7 +127,7 @@ say "rm deletes the model"
 try "rm of a deleted model" 1 - 'not in the Hugging Face cache' rm $model --yes
 
 # ---- the offer ----
-at_terminal "an offer that is taken" 0 'hashes verified' y ask --model $model --max-tokens 1 --temperature 0 hello
+at_terminal "an offer that is accepted" 0 'hashes verified' y ask --model $model --max-tokens 1 --temperature 0 hello
 [ ! $terminals ] || try "rm of its only revision" 0 - freed rm $model@main --yes
 try "rm --yes" 0 . 'hashes verified' ask --model $model --yes --max-tokens 1 --temperature 0 hello
 "$eyelet" rm $model --yes 2>/dev/null

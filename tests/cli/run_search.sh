@@ -13,87 +13,87 @@ export HF_HOME=$work/no-cache
 examples=$root/tests/golden/pictures
 
 # ---- embed ----
-try 'no model' 1 - 'eyelet pull Qwen/Qwen3-VL-Embedding-2B' embed hello
+try 'embed without a model' 1 - 'eyelet pull Qwen/Qwen3-VL-Embedding-2B' embed hello
 export EYELET_MODEL=embedding
 mkdir looked && cp "$root/examples/word-1.png" looked
-try 'a search with the demo' 2 - 'the demo model is not an embedding model' search looked word --model demo
+try 'search with the demo model' 2 - 'the demo model is not an embedding model' search looked word --model demo
 [ "$(ls -A looked)" = word-1.png ]
-say 'leaves no index behind'
-try 'the demo' 2 - 'the demo model is not an embedding model; get .*eyelet pull' embed hello --model demo
-try 'a model that answers' 2 - 'is not an embedding model' embed hello --model "$root/models/demo"
-try 'one that embeds if told so' 0 '^{"text": "hello", "embedding": \[' - embed hello --model vectors --task embed
-try 'a text' 0 '^{"text": "hello", "embedding": \[-0\.0[0-9]+, ' - embed hello
+say 'a refused search makes no index'
+try 'embed with the demo model' 2 - 'the demo model is not an embedding model; get .*eyelet pull' embed hello --model demo
+try 'embed with a model that answers' 2 - 'is not an embedding model' embed hello --model "$root/models/demo"
+try '--task embed' 0 '^{"text": "hello", "embedding": \[' - embed hello --model vectors --task embed
+try 'embed a text' 0 '^{"text": "hello", "embedding": \[-0\.0[0-9]+, ' - embed hello
 cp out one
 [ "$("$json_at" embedding <out | tr ',' '\n' | wc -l)" -eq 256 ]
-say 'of all dimensions'
-try 'fewer' 0 '"prompt_tokens": [0-9]+' - embed hello --dimensions 64 --json
+say 'the vector has all dimensions'
+try '--dimensions' 0 '"prompt_tokens": [0-9]+' - embed hello --dimensions 64 --json
 [ "$("$json_at" embedding <out | tr ',' '\n' | wc -l)" -eq 64 ]
-say 'of 64'
-try 'too many' 2 - "this model's vectors have 256" embed hello --dimensions 1000
+say 'the vector has 64 dimensions'
+try 'more dimensions than the model has' 2 - "this model's vectors have 256" embed hello --dimensions 1000
 mkdir photos photos/more
 cp "$examples"/{04-256x256.png,07-300x211.jpg,16-64x64.png} photos
 cp "$examples"/{09-224x224.png,11-17x17.png} photos/more
-try 'texts and images' 0 '^{"image": "photos/16-64x64.png", "embedding"' - embed photos/16-64x64.png hello -r photos/more
+try 'embed texts and images' 0 '^{"image": "photos/16-64x64.png", "embedding"' - embed photos/16-64x64.png hello -r photos/more
 [ "$(cut -d'"' -f4 out | paste -sd ' ')" = 'photos/16-64x64.png photos/more/09-224x224.png photos/more/11-17x17.png hello' ]
-say 'images first'
+say 'images come before texts'
 tail -1 out | cmp -s - one
-say 'the same in a batch'
+say 'the vectors in a batch are the same'
 printf 'hello\n{"text": "two", "image": "photos/16-64x64.png", "instruction": "Find it"}\n\n"three"\n' >in
-try 'lines of standard input' 0 '^{"text": "three", ' - embed
+try 'embed lines of standard input' 0 '^{"text": "three", ' - embed
 head -1 out | cmp -s - one
-say 'the same as an argument'
+say 'a line has the same vector as an argument'
 rm in
 printf 'hello\n{"image": "nope.png"}\n' >lines
-try 'a missing image' 1 - '1 of 2 inputs failed' embed --lines lines -o vectors.jsonl
+try 'embed a missing image' 1 - '1 of 2 inputs failed' embed --lines lines -o vectors.jsonl
 cmp -s <(head -1 vectors.jsonl) one && grep -q '^{"image": "nope.png", "error": "nope.png: No such file' vectors.jsonl
-say 'into a file'
+say 'the vectors are written to a file'
 for line in '{"text": 5}' '{}' '{"text": "x"'; do
   echo "$line" >lines
   try "an invalid line: $line" 2 - '(line 1|must be)' embed --lines lines
 done
-try 'an address in capitals is an image' 1 '^{"image": "HTTP://127.0.0.1:1/x.png", "error"' . embed HTTP://127.0.0.1:1/x.png hello
+try 'a URL in capitals is an image' 1 '^{"image": "HTTP://127.0.0.1:1/x.png", "error"' . embed HTTP://127.0.0.1:1/x.png hello
 cp photos/16-64x64.png kept.png
-try 'an image is no output' 2 - 'output would overwrite the image kept.png' embed kept.png -o kept.png
+try '--output refuses to replace an image' 2 - 'output would overwrite the image kept.png' embed kept.png -o kept.png
 cmp -s kept.png photos/16-64x64.png
-say 'and is left alone'
-try 'nothing at all' 2 - 'needs a text or an image' embed
+say 'the image is unchanged'
+try 'embed without arguments' 2 - 'needs a text or an image' embed
 
 # ---- search ----
-try 'no folder' 1 - 'no such folder' search nope x
-try 'no query, no index: it is made' 0 - '5 images: 5 indexed, 0 failed, 0 removed' search photos
-try 'a query' 0 '^ *-?0\.[0-9]+  photos/' - search photos "red bicycle at night" --top 2
+try 'search in a missing folder' 1 - 'no such folder' search nope x
+try 'search without a query makes an index' 0 - '5 images: 5 indexed, 0 failed, 0 removed' search photos
+try 'search with a query' 0 '^ *-?0\.[0-9]+  photos/' - search photos "red bicycle at night" --top 2
 [ "$(wc -l <out)" -eq 2 ] && [ "$(sort -rn out)" = "$(cat out)" ]
-say 'the best two, in order'
+say 'the best two images are in order'
 cp out before
-try 'as JSON' 0 '"images": 5, "results": \[{"image": "photos/' - search photos "red bicycle at night" --json
-same 'the same' "\"$(sed -n '1s/.*  //p' before)\"" results.0.image
-try 'like an image: itself first' 0 '^ 1\.0000  photos/07-300x211.jpg$' - search photos --like photos/07-300x211.jpg --top 1
-try 'an image and a text' 0 'photos/' - search photos "at night" --like photos/07-300x211.jpg --top 1
+try 'search --json' 0 '"images": 5, "results": \[{"image": "photos/' - search photos "red bicycle at night" --json
+same 'search --json has the same best image' "\"$(sed -n '1s/.*  //p' before)\"" results.0.image
+try 'search --like finds the image itself first' 0 '^ 1\.0000  photos/07-300x211.jpg$' - search photos --like photos/07-300x211.jpg --top 1
+try 'search with an image and a text' 0 'photos/' - search photos "at night" --like photos/07-300x211.jpg --top 1
 echo hello >photos/no.jpg
 cp "$examples/19-48x112.png" $'photos/b\xff\x01d.png'
 rm photos/16-64x64.png
 cp "$examples/17-333x1000.png" photos/04-256x256.png
-try 'new, changed, gone, damaged' 0 - '6 images: 2 indexed, 1 failed, 1 removed' search photos
-try 'nothing again' 0 - - search photos
-try 'a name of odd bytes' 0 'photos/b' - search photos x --top 9
-try 'not looked at' 0 . - search photos x --no-update
-try 'another model' 2 - 'the index was made with .*/embedding, and .* of .*/other-embedding' search photos x --model other-embedding
-(unset EYELET_MODEL; try "the index's model where none is named" 0 . - search photos x)
-try 'other dimensions take a new index' 0 . 'dimensions 128 is for a new index; this one has vectors of [0-9]+' search photos x \
+try 'search after images were added, changed, removed and damaged' 0 - '6 images: 2 indexed, 1 failed, 1 removed' search photos
+try 'search without changes indexes nothing' 0 - - search photos
+try 'an image whose name has odd bytes' 0 'photos/b' - search photos x --top 9
+try '--no-update does not look at the folder' 0 . - search photos x --no-update
+try 'search with another model than the index' 2 - 'the index was made with .*/embedding, and .* of .*/other-embedding' search photos x --model other-embedding
+(unset EYELET_MODEL; try "search without a model uses that of the index" 0 . - search photos x)
+try 'other dimensions need a new index' 0 . 'dimensions 128 is for a new index; this one has vectors of [0-9]+' search photos x \
   --dimensions 128
-try 'made again' 0 . '5 indexed' search photos x --model other-embedding --rebuild --dimensions 64
-try 'no index' 1 - 'there is no index yet' search photos/more x --no-update
-try 'elsewhere' 0 . '2 indexed' search photos/more x --index elsewhere.sqlite
+try '--rebuild makes the index again' 0 . '5 indexed' search photos x --model other-embedding --rebuild --dimensions 64
+try '--no-update without an index' 1 - 'there is no index yet' search photos/more x --no-update
+try '--index' 0 . '2 indexed' search photos/more x --index elsewhere.sqlite
 [ -s elsewhere.sqlite ] && [ ! -e photos/more/.eyelet-index.sqlite ]
-say 'and there alone'
+say '--index writes no other index'
 echo text >index.txt
-try 'no index at all' 2 - 'not an index' search photos/more x --index index.txt
+try '--index with a file that is not an index' 2 - 'not an index' search photos/more x --index index.txt
 [ "$(cat index.txt)" = text ]
-say 'stays what it is'
+say 'the file that is not an index is unchanged'
 head -c 5000 elsewhere.sqlite >cut.sqlite
-try 'a cut one' 2 - '(no index|damaged)' search photos/more x --index cut.sqlite
+try 'a truncated index' 2 - '(no index|damaged)' search photos/more x --index cut.sqlite
 mkdir empty
-try 'an empty folder' 2 - 'has no images' search empty x
+try 'search in a folder without images' 2 - 'has no images' search empty x
 
 # ---- a server that refuses ----
 # serve ARGUMENT...: sets pid and port
@@ -108,11 +108,11 @@ serve --language-model-only
 try 'a server that takes no images' 0 - '1 image: 0 indexed, 1 failed' search refused --server 127.0.0.1:$port
 kill $pid; await ended $pid
 serve
-try "is not the image's failure" 0 - '1 image: 1 indexed, 0 failed' search refused --server 127.0.0.1:$port
+try "an image that a server refused is tried again" 0 - '1 image: 1 indexed, 0 failed' search refused --server 127.0.0.1:$port
 kill $pid; await ended $pid
 
-# ---- killed on the way ----
-# What was committed (every 2 s) before the kill is not done again. A machine that indexes all in less passes, too.
+# ---- killed while indexing ----
+# Work committed (every 2 s) before the kill is not repeated. A machine that indexes all images in less time passes, too.
 mkdir many
 images=400
 for i in $(seq $images); do cp "$examples/18-1280x720.jpg" "many/$i.jpg"; done
@@ -126,10 +126,10 @@ first=$?
 "$eyelet" search many >out 2>err
 [ $first -eq 0 ] ||
   { grep -qE "$images images: [0-9]+ indexed, 0 failed" err && ! grep -q "$images indexed" err; }
-say 'goes on where it was'
+say 'search after a kill continues'
 "$eyelet" search many x --top 1 >out 2>err && "$eyelet" search many x --top $images >out 2>err &&
   [ "$(wc -l <out)" -eq $images ]
-say 'all are there'
+say 'the continued index has all images'
 
 # Of two concurrent runs, one waits or reports that it cannot write; the index is complete afterwards.
 mkdir both

@@ -69,17 +69,17 @@ kill "$server"
 wait "$server"
 status=$?
 [ $status -eq 0 ]
-say 'stops when told to'
+say 'SIGTERM stops the server'
 grep -qF 'eyelet: ignored options of vLLM: --trust-remote-code, --swap-space, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
-say 'lists what it ignored'
+say 'the log lists ignored options'
 grep -q -- '--gpu-memory-utilization, --gpu-memory: of a GPU, not used here' err
-say 'says which options need a GPU'
+say 'the log says which options need a GPU'
 grep -q 'model one (Qwen3VL' err
-say 'names the model'
+say 'the log names the model'
 grep -q 'Available KV cache memory: 0\.02 GiB' err && grep -q 'GPU KV cache size: 4,096 tokens, Maximum concurrency for 2,000 tokens per request: 2.05x' err
-say 'has the lines that scripts look for'
+say 'the log has the lines that scripts search for'
 [ ! -s out ]
-say 'leaves standard output alone'
+say 'standard output is empty'
 
 # On a CPU, the log mentions GPUs only in lines that scripts search vLLM's log for. Options come from a file; the
 # server listens on all interfaces.
@@ -92,12 +92,12 @@ kill "$server"
 wait "$server"
 status=$?
 [ $status -eq 0 ] && grep -q 'model from-file (Qwen3VL' err
-say 'takes options from a file'
+say 'options come from a file'
 ! grep GPU err | grep -vE 'GPU KV cache (size|usage): '
-say 'says nothing of a GPU on a CPU'
+say 'the log does not mention GPUs on a CPU'
 if [ -n "$(hostname -I 2>/dev/null)" ]; then
   grep -qE 'from other devices in this network, such as a phone: http://[0-9.]+:[0-9]+/$' err
-  say 'says the address for a phone'
+  say 'the log has the address for other devices'
 fi
 
 echo "1..$ran"
