@@ -42,10 +42,10 @@ struct trusted_proxies {
 };
 
 bool is_trusted_proxy(const struct trusted_proxies *proxies, struct client_address address);
-/* Reads one line of X-Forwarded-For (`plain`) or Forwarded backwards. *address, a trusted proxy, is
- * replaced by the address that it reports, and so on while that is a trusted proxy too. Returns
- * whether an earlier line may say more: false once *address is no trusted proxy, or if the line
- * cannot be read. */
+/* Reads one line of X-Forwarded-For (`plain`) or Forwarded backwards. *address must be a trusted
+ * proxy. It is replaced by the address that the proxy reports, again and again while that one is a
+ * trusted proxy too. Returns false if *address is no trusted proxy now, or if the line cannot be
+ * read; else the previous line may name the client. */
 bool client_address_forwarded(struct client_address *address, const char *line, bool plain,
                               const struct trusted_proxies *proxies);
 

@@ -18,7 +18,7 @@ enum {
     CLOSING = 256, /* cut connections whose threads have not ended yet */
     MOST_SLOTS = EY_MAX_CONNECTIONS + EY_SPARE_CONNECTIONS + CLOSING
 };
-/* A body may lose its place after the grace if it was slow in the last PAUSE_SECONDS. */
+/* A body may lose its place after BODY_GRACE seconds if it was slow in the last PAUSE_SECONDS. */
 #define BODY_GRACE 1.0
 #define PAUSE_SECONDS 5.0
 
@@ -130,7 +130,8 @@ static struct http_connection *hung_up(struct connections *all, const bool *wait
     return NULL;
 }
 
-/* Returns the longest-waiting connection of the client with most waiting connections, or NULL. */
+/* Returns a connection whose client has hung up. If there is none, returns the longest-waiting one
+ * of the client with the most waiting connections, or NULL. */
 static struct http_connection *longest_waiting(struct connections *all, double now)
 {
     bool waits[MOST_SLOTS];
@@ -177,7 +178,7 @@ static void replace_one(struct connections *all, double now)
     if (other)
         cut_connection(all, other,
                        "the request came too slowly while others waited for its place; send it "
-                       "faster, or let the server take more at once (--max-connections)");
+                       "faster, or let the server run more requests at once (--max-connections)");
 }
 
 /* Delays accepting, on the accepting thread, while too many cut connections have not ended. */
@@ -278,7 +279,7 @@ bool connections_admit(struct connections *all, struct http_connection *c,
     if (slow && has_place_for(all, c, slow)) {
         cut_connection(all, slow,
                        "the body came too slowly while others waited for its place; send it "
-                       "faster, or let the server take more at once (--max-connections)");
+                       "faster, or let the server run more requests at once (--max-connections)");
         admitted = true;
     }
     c->holds_place = admitted;
@@ -359,7 +360,7 @@ static void cut_largest_pause(struct connections *all, double now)
     if (largest)
         cut_connection(all, largest,
                        "the body came too slowly while others waited for the memory that it had; "
-                       "send it faster, or give the server more (--host-memory)");
+                       "send it faster, or give the server more memory (--host-memory)");
 }
 
 void connections_sweep(struct connections *all, bool memory_is_awaited)

@@ -46,17 +46,17 @@ struct connections {
     bool encrypted; /* TLS: we cannot write a 408 past the library */
 };
 
-/* Makes a table for `max` requests at once and spare connections, `room` connections at most in
- * all.
- */
+/* Makes a table for `max` requests at once and some spare connections, but for at most `room`
+ * connections in total. */
 bool connections_open(struct connections *all, int max, int room, ey_err *e);
 void connections_close(struct connections *all);
 /* Returns the number of connections for `max` requests, including those about to end. */
 int connections_room_for(int max);
 
 /* Adds a connection with `seconds` for its first request's headers. Returns NULL if the table is
- * full. If `max` are open, cuts one that waits for its client: the longest-waiting one of the
- * client with most of these. Sleeps a millisecond while many cut ones have not ended. */
+ * full. If `max` connections are open, cuts one that waits for its client: of the client with the
+ * most such connections, the one that has waited longest. Sleeps a millisecond if many cut
+ * connections have not ended. */
 struct http_connection *connections_add(struct connections *all, int fd, double seconds);
 void connections_remove(struct connections *all, struct http_connection *c);
 /* Enters a phase with a deadline in `seconds`, 0 for none. */
@@ -79,7 +79,7 @@ bool connections_hung_up(struct connections *all, struct http_connection *c);
 bool connections_told(struct connections *all, struct http_connection *c);
 
 /* Cuts connections past their deadline and bodies that are too slow. If requests wait for memory,
- * also a body that merely pauses. */
+ * also cuts the largest body that merely pauses. */
 void connections_sweep(struct connections *all, bool memory_is_awaited);
 /* Cuts all connections, future ones included. */
 void connections_cut_all(struct connections *all);

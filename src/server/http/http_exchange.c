@@ -137,7 +137,7 @@ static void add_response_headers(struct exchange *x, struct MHD_Response *respon
         MHD_add_response_header(response, x->header[i].name, x->header[i].value);
 }
 
-/* Queues the reply; the library may keep it longer than the exchange. */
+/* Queues the reply, which may outlive the exchange: the library owns it then. */
 static void queue_response(struct exchange *x, int status, const char *content_type,
                            struct MHD_Response *response)
 {

@@ -24,7 +24,7 @@ const char *exchange_query(struct exchange *x, const char *name); /* NULL if abs
 /* The rest of the path of a ROUTE_ANY_END route (/v1/models/…), decoded. */
 const char *exchange_argument(const struct exchange *x);
 const char *exchange_request_header(struct exchange *x, const char *name);
-/* When the headers had arrived; seconds_now(). */
+/* When the request line arrived; seconds_now(). */
 double exchange_started(const struct exchange *x);
 /* Whether the client has disconnected. Cheap; poll it every 100 ms or so. */
 bool exchange_hung_up(struct exchange *x);
@@ -33,7 +33,7 @@ bool exchange_abandoned(struct exchange *x);
 /* Reserves n bytes of the server's budget until the exchange ends. If that fails, replies with an
  * error and returns false. */
 bool exchange_charge(struct exchange *x, uint64_t n);
-/* Returns the bytes reserved by exchange_charge, except `kept`. */
+/* Gives the bytes reserved by exchange_charge back to the budget, except `kept`. */
 void exchange_uncharge(struct exchange *x, uint64_t kept);
 /* The client's part of the server's budget, from which the exchange takes all its memory. */
 ey_budget *exchange_budget(const struct exchange *x);

@@ -10,7 +10,7 @@
 
 enum { MAX_REPLY_HEADERS = 16 };
 
-/* Why a request is rejected. Sent after its body has been received and discarded. */
+/* Why a request is rejected. The reply is sent once the body has been received and discarded. */
 struct request_refusal {
     int status; /* 0: accepted */
     char message[256];
@@ -24,7 +24,7 @@ struct exchange {
     struct MHD_Connection *mhd;
     char client[INET6_ADDRSTRLEN]; /* for the log */
     ey_budget *budget;             /* the client's part of the server's; NULL until admitted */
-    bool ollama;                   /* came by Ollama's port */
+    bool ollama;                   /* came through Ollama's port */
     const char *bound_to;          /* address of the listening socket */
     double started;
     const char *method, *path; /* valid once the headers have arrived */
@@ -43,8 +43,8 @@ struct exchange {
     char *body;
     size_t n_body, capacity, n_received, n_expected; /* n_expected: Content-Length, 0 if unknown;
                                                         n_received counts discarded bytes too */
-    uint64_t budget_held;                            /* bytes of the budget */
-    uint64_t charged;                                /* of these, besides the body */
+    uint64_t budget_held;                            /* bytes of the budget for the body */
+    uint64_t charged;                                /* bytes of the budget for the rest */
     bool headers_seen, closes_connection;            /* closes_connection: after this reply */
 
     struct {

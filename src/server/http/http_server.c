@@ -30,7 +30,7 @@ enum {
     FIRST_BODY = 16 << 10,
     LONG_BODY = 64 << 10, /* the thread of a longer body lets others run first */
     BUDGET_WAIT_MS = 2000,
-    MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* bytes of a body without a length */
+    MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* bytes of a chunked body */
     MAX_PEM_BYTES = 1 << 20,
     MAX_RETIRED = 32, /* replaced daemons that still have open connections */
 };
@@ -58,7 +58,7 @@ struct http_server {
     size_t n_doors;
     struct listening_daemon retired[MAX_RETIRED]; /* finish their connections, accept none */
     size_t n_retired;
-    bool paused;        /* the current daemon does not accept */
+    bool paused;        /* the current daemons do not accept */
     struct tls_pem pem; /* of the current daemons; none without TLS */
     struct connections connections;
     struct address_range proxy[SERVER_MAX_DOMAINS];
@@ -147,12 +147,13 @@ static bool check_syntax(struct exchange *x, const struct request_headers *h, co
     const char *fault = request_headers_fault(h->item, h->n, strcmp(version, "HTTP/1.0") != 0);
     x->closes_connection = true;
     if (h->too_many || (size && size->header_size > EY_MAX_HEADER_BYTES))
-        refuse_request(x, 431, "more than %d headers or %d bytes of them", EY_MAX_HEADERS,
-                       EY_MAX_HEADER_BYTES);
+        refuse_request(x, 431,
+                       "the request has more than %d headers, or more than %d bytes of them",
+                       EY_MAX_HEADERS, EY_MAX_HEADER_BYTES);
     else if (fault)
         refuse_request(x, 400, "%s", fault);
     else if (!x->method[0])
-        refuse_request(x, 400, "the method has characters that methods do not have");
+        refuse_request(x, 400, "the method has characters that are not allowed in a method");
     else if (x->bad_target || !is_reported_whole(x, h, method, version))
         refuse_request(
             x, 400,
@@ -258,7 +259,7 @@ static void check_coding(struct exchange *x, const char *coding)
     if (!x->zstd)
         refuse_request(x, 415, "a body with Content-Encoding: %.40s is not supported; send it %s",
                        coding,
-                       x->route->flags & ROUTE_ZSTD ? "as zstd or without one" : "without one");
+                       x->route->flags & ROUTE_ZSTD ? "uncompressed or as zstd" : "uncompressed");
     else if (!zstd_load())
         refuse_request(x, 415, "compressed bodies need libzstd, which is not installed");
 }
@@ -271,7 +272,7 @@ static bool check_type(struct exchange *x, const struct request_headers *h)
     if (!takes_body(x)) return true;
     if (!any && !is_json_type(request_header_value(h->item, h->n, "Content-Type")))
         refuse_request(x, 415,
-                       "the Content-Type must be application/json, as by curl's -H \"Content-Type: "
+                       "the Content-Type must be application/json; curl needs -H \"Content-Type: "
                        "application/json\"");
     else if (coding && strcasecmp(coding, "identity") != 0)
         check_coding(x, coding);
@@ -323,8 +324,8 @@ static bool check_load(struct exchange *x, const struct request_headers *h)
 {
     if (!identify_client(x, h)) {
         refuse_request(x, 503,
-                       "%s has as many requests running as one client may have, of the %d that may "
-                       "run at once (--max-connections); try again soon",
+                       "%s already has as many running requests as one client may have; the server "
+                       "runs at most %d at once (--max-connections); try again soon",
                        x->client, x->connections->max);
         x->closes_connection = true;
     } else if (takes_body(x) && server_is_draining(x->server))
@@ -354,8 +355,8 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
 {
     struct request_headers h = {.n = 0};
     const struct server_options *o = x->server->options;
-    x->path = strncmp(path, "/v1/v1/", 7) == 0 ? path + 3
-                                               : path; /* the client's base URL has a second /v1 */
+    /* The base URL of some clients needlessly ends in /v1. */
+    x->path = strncmp(path, "/v1/v1/", 7) == 0 ? path + 3 : path;
     x->write_error = route_error_form(x->path);
     x->method = is_http_token(method, strlen(method)) ? method : "";
     x->headers_seen = true;
@@ -459,7 +460,7 @@ static void refuse_compressed(struct exchange *x, enum zstd_result result)
     }
 }
 
-/* Replaces the body by what it decodes to. Both are held meanwhile. */
+/* Replaces the body by its decoded form. Both are in memory meanwhile. */
 static void decode_body(struct exchange *x)
 {
     char *encoded = x->body;
@@ -633,7 +634,7 @@ static void on_connection(void *user, struct MHD_Connection *mhd, void **context
     struct http_server *http_server = ((struct listening_door *)user)->http_server;
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) thread_set_pace(PACE_PROMPT); /* of who accepts */
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) thread_set_pace(PACE_PROMPT); /* accepting thread */
     if (code == MHD_CONNECTION_NOTIFY_STARTED && info)
         *context = connections_add(&http_server->connections, info->connect_fd,
                                    http_server->server->options->header_seconds);
@@ -755,7 +756,7 @@ bool http_server_open(struct server *server, struct server_socket *listener,
            (ollama->fd < 0 || open_door(http_server, ollama, true, &http_server->pem, e));
 }
 
-/* ---- keys and certificate, read again ---- */
+/* ---- reloading keys and certificate ---- */
 
 static bool reload_keys(struct http_server *http_server, ey_err *e)
 {

@@ -14,8 +14,8 @@
 
 enum {
     BACKLOG = 1024,
-    /* The kernel buffers twice this for a client that does not read; small, so that we notice
-       soon. */
+    /* The kernel buffers twice as much for a client that does not read. A small buffer fills soon,
+       so that we notice. */
     SEND_BUFFER = 64 << 10,
 };
 
@@ -23,7 +23,7 @@ static bool fail_bind(const char *option, const char *host, int port, int error,
 {
     if (error == EADDRINUSE && strcmp(option, "--ollama") == 0)
         return ey_fail(e, EY_IO,
-                       "port %d of %s is in use; an Ollama may be running: stop it, or give "
+                       "port %d of %s is in use; Ollama itself may be running: stop it, or give "
                        "--ollama another port",
                        port, host);
     if (error == EADDRINUSE)
@@ -32,7 +32,7 @@ static bool fail_bind(const char *option, const char *host, int port, int error,
                        "for any free one",
                        port, host);
     if (error == EACCES)
-        return ey_fail(e, EY_IO, "port %d may not be used by this user; use one from 1024", port);
+        return ey_fail(e, EY_IO, "this user may not use port %d; use 1024 or a higher one", port);
     if (error == EADDRNOTAVAIL)
         return ey_fail(e, EY_BAD_REQUEST, "%s %s: this machine has no such address", option, host);
     return ey_fail(e, EY_IO, "cannot listen on %s, port %d: %s", host, port, strerror(error));

@@ -10,7 +10,7 @@
 struct server_socket {
     int fd, port;
     bool v6;
-    char address[INET6_ADDRSTRLEN]; /* that the socket is bound to */
+    char address[INET6_ADDRSTRLEN]; /* of the bound socket */
     bool loopback;                  /* reachable from this machine only */
 };
 

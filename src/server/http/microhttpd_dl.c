@@ -36,7 +36,7 @@
       (struct MHD_Connection * connection, unsigned status, struct MHD_Response *response),  \
       (connection, status, response))
 
-/* Functions without a result, and variadic ones. */
+/* Functions without a result and variadic ones do not fit the list above. */
 static struct {
 #define MICROHTTPD_POINTER(result, name, parameters, arguments) result(*name) parameters;
     MICROHTTPD_FUNCTIONS(MICROHTTPD_POINTER)

@@ -10,9 +10,9 @@ struct request_header {
     size_t n_name, n_value;
 };
 
-/* Finds what libmicrohttpd tolerates but a proxy may interpret differently (request smuggling): two
- * lengths, both framings, two hosts, names that are not tokens, control characters. Returns NULL or
- * a message. */
+/* Finds a fault that libmicrohttpd tolerates but a proxy may interpret differently (request
+ * smuggling): two lengths, both framings, two hosts, names that are not tokens, control characters.
+ * Returns a message, or NULL if there is none. */
 const char *request_headers_fault(const struct request_header *headers, size_t n, bool http_1_1);
 
 /* Whether n bytes are a token (RFC 9110), as method and header names must be. */
@@ -37,7 +37,7 @@ bool is_allowed_host(const struct server_options *options, const char *bound_to,
  * vscode-webview://, vscode-file://). */
 bool is_own_origin(const char *origin, const char *host);
 bool is_allowed_origin(const struct server_options *options, const char *origin);
-/* Whether it is a page of this machine, at any port, which Ollama allows to call. */
+/* Whether the Origin is a page of this machine, at any port. Ollama lets these pages call. */
 bool is_loopback_origin(const char *origin);
 
 /* Whether `host`, as in options.host, is a loopback address. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding of request bodies with Content-Encoding: zstd, by libzstd, which is opened with the
- * first such request. */
+/* Decodes request bodies with Content-Encoding: zstd. The first such request loads libzstd. */
 #ifndef EY_SERVER_ZSTD_BODY_H
 #define EY_SERVER_ZSTD_BODY_H
 
@@ -8,7 +7,7 @@
 #include <stddef.h>
 
 enum {
-    ZSTD_MAX_BODY_BYTES = 20 << 20, /* decoded, as Ollama limits it */
+    ZSTD_MAX_BODY_BYTES = 20 << 20, /* when decoded; Ollama's limit */
     ZSTD_MAX_WINDOW_LOG = 23,
     ZSTD_WORK_BYTES = (1 << ZSTD_MAX_WINDOW_LOG) + (1 << 20), /* memory for decoding */
 };
