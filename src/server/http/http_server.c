@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles libmicrohttpd's callbacks: headers, body, reply, end. The body of a rejected request is
  * read and discarded before the reply: closing a connection with unread bytes resets it, and the
- * client would lose the reply. */
+ * client would lose the reply. Only a body above the limit is not awaited. */
 #include "server/http/http_server.h"
 
 #include <fcntl.h>
@@ -279,10 +279,14 @@ static bool check_type(struct exchange *x, const struct request_headers *h)
     return !x->refusal.status;
 }
 
-static bool check_body_size(struct exchange *x, const struct request_headers *h)
+static size_t expected_bytes(const struct request_headers *h)
 {
     const char *length = request_header_value(h->item, h->n, "Content-Length");
-    if (length) x->n_expected = strtoull(length, NULL, 10);
+    return length ? strtoull(length, NULL, 10) : 0;
+}
+
+static bool check_body_size(struct exchange *x)
+{
     if (x->n_expected > EY_MAX_BODY_BYTES)
         refuse_request(x, 413, "the body has %zu bytes; the limit is %d", x->n_expected,
                        EY_MAX_BODY_BYTES);
@@ -347,7 +351,7 @@ static void check_request_headers(struct exchange *x, const struct request_heade
         !check_route(x, allow))
         return;
     if (x->file || !check_type(x, h)) return;
-    check_body_size(x, h);
+    check_body_size(x);
 }
 
 static enum MHD_Result receive_headers(struct exchange *x, const char *path, const char *method,
@@ -361,6 +365,7 @@ static enum MHD_Result receive_headers(struct exchange *x, const char *path, con
     x->method = is_http_token(method, strlen(method)) ? method : "";
     x->headers_seen = true;
     MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, collect_request_header, &h);
+    x->n_expected = expected_bytes(&h);
     check_request_headers(x, &h, method, version);
     if (!is_probe(x)) thread_set_pace(PACE_PLAIN);
     connections_enter(x->connections, x->connection, PHASE_BODY, o->body_seconds);
