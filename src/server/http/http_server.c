@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -679,10 +680,20 @@ static void wipe_pem(struct tls_pem *pem)
     *pem = (struct tls_pem){0};
 }
 
+/* After some failures the library has closed the socket, and its descriptor may be that of another
+ * file by now. Forgets such a descriptor. */
+static void forget_closed_socket(struct server_socket *l, const struct stat *opened)
+{
+    struct stat now;
+    if (fstat(l->fd, &now) != 0 || now.st_ino != opened->st_ino || now.st_dev != opened->st_dev)
+        l->fd = -1;
+}
+
 /* Starts a daemon, which then owns the socket. Returns NULL on failure. */
-static struct MHD_Daemon *start_daemon(struct listening_door *door, const struct server_socket *l,
+static struct MHD_Daemon *start_daemon(struct listening_door *door, struct server_socket *l,
                                        const struct tls_pem *pem, ey_err *e)
 {
+    struct stat opened = {0};
     struct http_server *http_server = door->http_server;
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      MHD_USE_POLL | MHD_USE_ITC;
@@ -691,6 +702,7 @@ static struct MHD_Daemon *start_daemon(struct listening_door *door, const struct
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, pem->key},
                                    {MHD_OPTION_HTTPS_MEM_CERT, 0, pem->certificate},
                                    {MHD_OPTION_END, 0, NULL}};
+    fstat(l->fd, &opened);
     /* No library timeout: with poll() it busy-waits in its last second. connections.h has ours. */
     struct MHD_Daemon *daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, handle_request, door, MHD_OPTION_LISTEN_SOCKET, l->fd,
@@ -701,6 +713,7 @@ static struct MHD_Daemon *start_daemon(struct listening_door *door, const struct
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, door, MHD_OPTION_ARRAY,
         pem->key ? tls : tls + 2, MHD_OPTION_END);
     if (daemon) return daemon;
+    forget_closed_socket(l, &opened);
     if (pem->key)
         ey_fail(e, EY_BAD_REQUEST,
                 "the key and certificate of --ssl-keyfile and --ssl-certfile could not be used; "

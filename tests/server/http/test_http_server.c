@@ -4,12 +4,14 @@
 #include "server/http_test_client.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -1166,6 +1168,27 @@ static void failed_starts_give_reasons(void **state)
 
 /* ---- TLS ---- */
 
+/* Replaces libc's function in the test program, servers and libmicrohttpd included, to report
+ * descriptors that are closed twice: the second time, they may be another thread's. */
+int close(int fd)
+{
+    static const char twice[] = "a descriptor was closed twice\n";
+    long status = syscall(SYS_close, fd);
+    if (status != 0 && errno == EBADF && fd >= 0)
+        (void)!write(STDERR_FILENO, twice, sizeof(twice) - 1);
+    return (int)status;
+}
+
+static void reload_unusable_key(const struct running *s, const char *key)
+{
+    write_key(key, "not a key");
+    server_signal(s, SIGHUP);
+    server_await_log(s, "could not be used");
+    char *log = server_log(s);
+    assert_null(strstr(log, "closed twice"));
+    free(log);
+}
+
 /* Lowers the server's limit of descriptors until it logs the shortage, and deletes its key file
  * meanwhile. */
 static void lose_descriptors(const struct running *s, const char *key)
@@ -1198,6 +1221,7 @@ static void tls(void **state)
                         "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
                         said, sizeof(said)));
     assert_non_null(strstr(said, "{\"version\": \""));
+    reload_unusable_key(&s, key);
     lose_descriptors(&s, key);
     assert_true(tls_ask(s.port,
                         "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
