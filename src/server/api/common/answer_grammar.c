@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constrains answers to a schema, a pattern, a choice or tool calls. Everything expensive waits
- * until the whole request has been read and found valid. */
+/* Constrains answers to a schema, a pattern, a choice or tool calls. The grammar is compiled only
+ * after the whole request has been read and found valid. */
 #include "server/api/common/answer_grammar.h"
 
 #include <stdio.h>
@@ -193,7 +193,8 @@ static bool says_otherwise(json_object *schema)
     return found;
 }
 
-/* Writes the schema of the arguments, with type "object" if it does not say so. */
+/* Sets *out to the text of the arguments' schema, to which type "object" is added if the schema
+ * does not restrict the type. */
 static bool read_parameters(const struct api_reading *r, const struct field_path *path,
                             json_object *schema, const char **out)
 {
@@ -213,7 +214,7 @@ static bool read_parameters(const struct api_reading *r, const struct field_path
     return field_copy_json(r, schema, out);
 }
 
-/* Fails with the path of the tool. index[i]: the grammar's tool i among the request's. */
+/* Fails with the path of the tool. index[i] is the index in tools->tool of the grammar's tool i. */
 static bool fail_calls(const struct api_reading *r, const struct api_tools *tools,
                        const size_t *index, const ey_err *e)
 {
@@ -262,8 +263,8 @@ static bool write_tools_key(const struct answer_format *f, const struct api_tool
     return ok;
 }
 
-/* Writes the cache key: everything that determines the grammar: the kind, for calls the tools and
- * their format, and the field's JSON. Returns false if there is no key. */
+/* Writes the cache key, which contains everything that determines the grammar: the kind and, for
+ * calls, the tools and their format, otherwise the field's JSON. Fails if it is too long. */
 static bool write_key(const struct api_reading *r, const struct answer_format *f,
                       const struct api_tools *tools, struct buf *key)
 {
@@ -297,7 +298,7 @@ static uint64_t values_bytes_of(json_object *value)
     return text ? api_json_bytes(text, n) : 0;
 }
 
-/* Bytes of the values of schemas, which are parsed again. */
+/* Memory for the values of schemas: the compiler parses their text again. */
 static uint64_t schema_values_bytes(const struct answer_format *f, const struct api_tools *tools)
 {
     uint64_t sum = 0;
@@ -310,9 +311,9 @@ static uint64_t schema_values_bytes(const struct answer_format *f, const struct 
     return sum;
 }
 
-/* Upper bound of the memory for compiling: the most measured was 40 MiB, for a class of 900
- * characters repeated 800 times, plus a schema's values. At most half of a small budget, which is
- * enough for all but the worst. */
+/* Upper bound of the memory for compiling: 48 MiB and a schema's values. The most measured was
+ * 40 MiB, for a class of 900 characters repeated 800 times. Of a small budget at most half is
+ * charged, which suffices for all but such extreme grammars. */
 static uint64_t compiling_bytes(const struct api_reading *r, const struct answer_format *f,
                                 const struct api_tools *tools)
 {

@@ -5,10 +5,10 @@
 
 #include "server/api/common/api_fields.h"
 
-/* A tool of the request, in the order in which request.tools was given. */
+/* A tool of the request; the tools have the order of request.tools. */
 struct api_tool {
     const char *name;
-    json_object *parameters; /* schema of the arguments; NULL allows any object */
+    json_object *parameters; /* schema of the arguments; NULL: any object */
     struct field_path path;  /* path of the parameters */
 };
 
@@ -17,12 +17,12 @@ struct api_tools {
     size_t n;
 };
 
-/* Sets the tools of the prompt and of the grammar: json[i] is the text of tool[i] for the model. */
+/* Sets the tools of the prompt and of the grammar. json[i] is tool[i] as the prompt shows it. */
 void tools_set(const struct api_reading *r, struct api_tools *tools, struct api_tool *tool,
                const char *const *json, size_t n);
-/* Reads a tool: an object with a name, a description and a schema in the member `parameters`. Sets
- * *json, in the passing arena, to the form that all models get: {"type": "function", "function":
- * {name, description, parameters}}, without absent members. */
+/* Reads a tool: an object with a name, a description and, in the member that `parameters` names, a
+ * schema. Sets *json, in the passing arena, to the form for prompts: {"type": "function",
+ * "function": {name, description, parameters}}, without absent members. */
 bool tools_read_function(const struct api_reading *r, const struct field_path *path,
                          json_object *value, const char *parameters, struct api_tool *out,
                          const char **json);
@@ -61,7 +61,7 @@ void format_keep_named_tools(const struct api_reading *r, const struct answer_fo
                              const struct api_tools *tools);
 
 /* Compiles the grammar, which the request then owns. With a format other than calls, the answer is
- * no longer parsed for calls, because a call's text could only be inside a string. */
+ * not parsed for calls, because a call's text could only be part of a string. */
 bool format_compile(const struct api_reading *r, const struct answer_format *format,
                     const struct api_tools *tools);
 

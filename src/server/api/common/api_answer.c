@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Common to all answers: ids, time, and upper bounds of their JSON's size. */
+/* Common to all answers: ids, times, log-probabilities, and upper bounds of their JSON's size. */
 #include "server/api/common/api_answer.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ void api_random_id(char out[48], const char *prefix)
     unsigned char bytes[16] = {0};
     size_t n = (size_t)snprintf(out, 48, "%s", prefix);
     if (getrandom(bytes, sizeof(bytes), 0) < 0)
-        memset(bytes, 0, sizeof(bytes)); /* not secret, so zeros are acceptable */
+        memset(bytes, 0, sizeof(bytes)); /* ids are not secret, so zeros are acceptable */
     for (size_t i = 0; i < sizeof(bytes) && n + 2 * i + 3 <= 48; i++)
         snprintf(out + n + 2 * i, 3, "%02x", bytes[i]);
 }

@@ -7,7 +7,7 @@
 #include "server/api/common/api_request.h"
 #include "server/api/common/api_usage.h"
 
-/* Shared by everything that is written for one exchange. */
+/* The facts of one exchange that its whole answer and its events need. */
 struct api_reply {
     int kind;                          /* defined by the dialect */
     const struct api_request *request; /* prompts are already freed */
@@ -38,15 +38,15 @@ struct api_end {
     bool repetition_asked;    /* the client enabled loop detection */
 };
 
-/* Log-probabilities of tokens[n], or NULL if not requested. Completions count characters from
- * *offset on. */
+/* Log-probabilities of tokens[n]; NULL if not requested. *offset is the text_offset of tokens[0];
+ * the writer of completions advances it. */
 struct api_logprobs {
     const ey_token_logprobs *tokens;
     size_t n;
     size_t *offset;
 };
 
-/* Log-probabilities and ranks of the prompt's tokens, or NULL if not requested. */
+/* Log-probabilities and ranks of the prompt's tokens; NULL if not requested. */
 struct api_prompt_logprobs {
     const ey_token_logprobs *tokens; /* [n]; the first has no values */
     const int *ranks;
@@ -68,7 +68,7 @@ struct api_choice {
     ey_pooled pooled; /* result of a pooling request, which has none of the above */
 };
 
-/* Upper bounds of their size in a reply, in bytes. */
+/* Upper bounds, in bytes, of the JSON in a reply. */
 uint64_t api_logprobs_bytes(const struct api_logprobs *logprobs);
 uint64_t api_choice_bytes(const struct api_choice *choice);
 
@@ -83,7 +83,7 @@ enum api_event_type {
     API_EVENT_CALL,     /* a complete call, number call_index of its choice */
     API_EVENT_END,      /* end; logprobs of remaining tokens */
     API_EVENT_FINISH,   /* usage */
-    API_EVENT_ERROR,    /* also a last event */
+    API_EVENT_ERROR,    /* error; replaces FINISH */
     API_EVENT_SILENCE   /* a long pause: text says what the server is doing */
 };
 
@@ -112,8 +112,8 @@ bool api_text_is_white(const char *text, size_t n);
 void api_write_logprob(struct json_writer *w, float logprob);
 /* Adds the members "token", "logprob" and "bytes" to an open object. */
 void api_add_token_logprob(struct json_writer *w, const ey_logprob *candidate);
-/* Writes a token of an answer: these members of the chosen one, and of its alternatives in
- * "top_logprobs", a list that is left out if there are none and not `lists_none`. */
+/* Writes an answer's token as an object: the three members above for the chosen token, and the
+ * alternatives as the list "top_logprobs". An empty list is written only if `lists_none`. */
 void api_write_answer_token(struct json_writer *w, const ey_token_logprobs *at, bool lists_none);
 /* Adds a member about the loop that ended the answer, if one did. */
 void api_add_repetition(struct json_writer *w, const ey_repetition *repetition);

@@ -33,10 +33,11 @@ bool api_charge_take(struct api_charge *charge, uint64_t n, const ey_request *re
         if (request->gone && request->gone(request->gone_user))
             return api_fail_status(error, 499, "", "the client has left");
     }
-    return fail_charge(error, 503,
-                       "%llu bytes of the memory for requests in flight, which has %llu "
-                       "(--host-memory), are not free; try again soon",
-                       n, total);
+    return fail_charge(
+        error, 503,
+        "the request needs %llu more bytes of memory, but too few of the %llu for all "
+        "requests together (--host-memory) are free; try again soon",
+        n, total);
 }
 
 void api_charge_keep(struct api_charge *charge, uint64_t kept)

@@ -6,8 +6,8 @@
 #include "server/api/common/api_request.h"
 
 /* Takes n more bytes from the budget. Waits a few seconds for them, or until the request's gone()
- * returns true. Fails with 503 if others hold them, and with 400 if they can never fit next to what
- * the request holds. */
+ * returns true. Fails with 503 if other requests hold them, and with 400 if the budget is too small
+ * for them and the bytes that the request already holds. */
 bool api_charge_take(struct api_charge *charge, uint64_t n, const ey_request *request,
                      struct api_error *error);
 /* Releases all but `kept` bytes. */

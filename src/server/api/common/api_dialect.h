@@ -25,7 +25,7 @@ struct api_dialect {
                           refused */
     bool keeps_answer; /* reserves a part of a limited length for the answer after a thought */
     bool lenient;      /* ignores unknown fields even on a strict server */
-    bool keeps_request; /* may keep request texts until the end of the answer (kept_bytes) */
+    bool keeps_request; /* its answer may need texts of the request (api_request.kept_bytes) */
     int more_copies;    /* extra copies of a whole answer's text and log-probabilities while it is
                            written */
     size_t state_bytes; /* size of api_reply.state */

@@ -77,7 +77,7 @@ bool api_fail_value(struct api_error *error, const char *param, const char *fmt,
     return false;
 }
 
-/* A value for an error message: short ones in full, of long ones the kind. */
+/* Returns the value as error messages show it: objects and arrays by kind, long values cut. */
 static const char *shown(json_object *value, char out[64])
 {
     const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
@@ -120,8 +120,8 @@ const char *api_error_text(const struct api_error *error)
 
 /* ---- values ---- */
 
-/* Reads an integer, also if written 16.0. json-c saturates beyond 64 bits, so INT64_MIN and
- * INT64_MAX are rejected. */
+/* Reads an integer, which may be written as 16.0. json-c saturates integers beyond 64 bits, so
+ * INT64_MIN and INT64_MAX are rejected. */
 static bool field_exact_int(json_object *value, int64_t *out)
 {
     if (json_object_is_type(value, json_type_double)) {
@@ -280,7 +280,7 @@ bool field_is_neutral(json_object *value)
 
 /* ---- unknown fields ---- */
 
-/* Copies a name for a header and replaces characters that could end or split it by "?". */
+/* Copies a name into a header's value, with "?" for characters that could end or split it. */
 static void printable_name(char out[96], const char *path)
 {
     size_t n = 0;

@@ -41,7 +41,7 @@ bool api_fail_status(struct api_error *error, int status, const char *param, con
 /* These readers take a value that is present and not null. */
 bool field_int(const struct api_reading *r, const char *path, json_object *value, int64_t lo,
                int64_t hi, int64_t *out);
-/* Reads any 64-bit integer. Smaller ones become INT64_MIN, as in json-c. */
+/* Reads a 64-bit integer. json-c has turned smaller integers into INT64_MIN. */
 bool field_int64(const struct api_reading *r, const char *path, json_object *value, int64_t *out);
 /* Reads a number in [lo, hi]; `range` is its text for messages: "[0, 2]". */
 bool field_number(const struct api_reading *r, const char *path, json_object *value, double lo,
@@ -61,7 +61,7 @@ bool field_name(const struct api_reading *r, const char *path, json_object *valu
 bool field_array(const struct api_reading *r, const char *path, json_object *value, size_t lo,
                  size_t hi, size_t *n);
 bool field_object(const struct api_reading *r, const char *path, json_object *value);
-/* Reads an array of 0 .. max token ids, copied to `arena`. Each must be in the vocabulary. */
+/* Reads an array of 0 .. max token ids of the vocabulary, copied to `arena`. */
 bool field_ids(const struct api_reading *r, const char *path, json_object *value, size_t max,
                struct arena *arena, const int **ids, size_t *n);
 

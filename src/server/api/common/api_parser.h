@@ -10,13 +10,13 @@
 /* The request's settings for thinking (thinking_fields.h). */
 struct api_thinking {
     ey_thinking asked, effort; /* AUTO if not given */
-    int effort_budget;         /* tokens that the effort level stands for; 0: unlimited */
+    int effort_budget;         /* token limit of the effort level; 0: unlimited */
     struct field_path path;    /* path of the deciding field */
     bool budget_given;
     int budget;
 };
 
-/* State that fields leave for one another or for the end. */
+/* State that the readers of fields share, and that is used after the last field. */
 struct api_parser {
     struct api_reading reading;
     json_object *json; /* the request */

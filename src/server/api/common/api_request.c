@@ -36,8 +36,8 @@ struct json_counts {
     size_t objects, arrays, members, values;
 };
 
-/* Counts values without validating. Of invalid JSON, at least those before the error are counted.
- */
+/* Counts values without validating them. In invalid JSON it counts at least the values before the
+ * error. */
 static struct json_counts count_json(const char *body, size_t n)
 {
     struct json_counts c = {.values = 1};

@@ -24,12 +24,12 @@ struct api_prompt {
     const ey_part *parts; /* [n_parts] texts and images as they stand; NULL: one of the above */
     size_t n_parts;
     const ey_pooling_input *input; /* for a vector or a score; NULL: one of the above */
-    bool finished;                 /* its special tokens count */
-    size_t first_image;            /* of the request's images, the input's first */
-    size_t first_query_image, n_query_images;
+    bool finished;                 /* a rendered prompt: its special tokens are parsed */
+    size_t first_image;            /* index of the input's first image among the request's images */
+    size_t first_query_image, n_query_images; /* the same for the query's images */
 };
 
-/* Bytes that a request holds of the budget. */
+/* The part of the budget that a request holds, in bytes. */
 struct api_charge {
     ey_budget *from; /* NULL for no limit */
     uint64_t held;
@@ -45,7 +45,7 @@ struct api_request {
     bool drops_messages; /* may drop the oldest messages if the prompt does not fit the context */
     size_t n_dropped_images;
     bool stream, include_usage, echo;
-    bool only_echo;             /* the answer has no token: one is computed but not sent */
+    bool only_echo;             /* only the prompt is returned; one token is computed, not sent */
     bool tools_given;           /* parse tool calls in the answer's text */
     bool single_call;           /* send only the first call (parallel_tool_calls false) */
     bool seed_given;            /* the client set request.sampling.seed */
@@ -63,26 +63,27 @@ struct api_request {
     struct buf
         unknown; /* names of fields that were not understood, ", " between; for a Warning header */
     struct buf
-        notes; /* sentences for another Warning header: how the answer deviates from the request */
+        notes; /* sentences on how the answer deviates from the request, for another such header */
     struct media *media; /* [n_media] the image files */
     const struct image_ref *
-        *image_refs; /* [n_media] where they were named; as long as the prompts */
+        *image_refs; /* [n_media] the reference that named each; freed with the prompts */
     size_t n_media;
     struct api_charge grammar; /* charge of the request's grammar */
-    void *own;                 /* left by the dialect's reader for its answer; lasting memory */
-    size_t kept_bytes;         /* size of the request's texts that are kept for it */
+    void *own;                 /* what the dialect's reader keeps for its answer; lasting memory */
+    size_t kept_bytes;         /* size of the request's texts in `own` */
     void *memory;              /* the arenas of all of the above */
 };
 
 struct api_limits {
     ey_request defaults; /* values for absent fields; sampling is the model's */
     int max_images;      /* per request */
-    uint64_t max_pixels; /* pixel limit of an image without its own budget; 0: by its detail */
+    uint64_t max_pixels; /* pixel limit of an image for which the request sets neither a limit nor a
+                            detail; 0: the model's */
     int vocab_size, max_model_len;
     ey_task task;
     int dimensions;       /* of an untruncated vector */
     int turn_start;       /* first token of a rendered prompt; -1: none */
-    bool thinks;          /* the model's template begins a thought */
+    bool thinks;          /* the model can think */
     ey_thinking thinking; /* default for requests */
     bool keeps_answer;    /* api_dialect.keeps_answer for all dialects */
     bool effort_budgets;  /* effort levels limit thoughts */
@@ -93,8 +94,8 @@ struct api_limits {
     const ey_tool_format *tool_format; /* NULL if the model has no tools */
 };
 
-/* Upper bound of the memory that parsing body[n] takes in addition to the body, until
- * api_request_drop_prompts(): json-c's size of each kind of value, strings twice. */
+/* Upper bound of the memory that the parsed body[n] takes in addition to the body, until
+ * api_request_drop_prompts(): json-c's size for each kind of value, and strings twice. */
 uint64_t api_json_bytes(const char *body, size_t n);
 /* Parses body[n] and reads the model's name, which determines the limits of other fields. Fails
  * with the field's path. Free *out in any case. */
@@ -109,9 +110,9 @@ bool api_parse(struct api_request *out, const struct api_dialect *dialect, const
                size_t n, const struct api_limits *limits, struct api_error *error);
 /* The parsed object; valid until the prompts are dropped. */
 json_object *api_request_json(const struct api_request *request);
-/* Drops the oldest `wanted` messages, or a few more to keep calls together with their results.
- * System messages and the last message stay. Returns the number of dropped messages, 0 if none can
- * go. */
+/* Drops the oldest `wanted` messages, or a few more so that a dropped call takes its results along.
+ * System messages and the last message stay. Returns the number of dropped messages, which is 0 if
+ * none may be dropped. */
 size_t api_request_drop_oldest(struct api_request *request, size_t wanted);
 /* Adds a sentence to the Warning header: how the answer deviates from the request. */
 void api_request_note(struct api_request *request, const char *fmt, ...)

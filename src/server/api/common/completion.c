@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a request and, unless it streams, waits for its answers. */
+/* Reads a request, starts its answers and, unless they are streamed, waits for them. */
 #include "server/api/common/completion.h"
 
 #include <malloc.h>
@@ -35,7 +35,7 @@ struct media_policy media_policy_for(const struct server *server, struct exchang
                                  .own = exchange_budget_held(x)};
 }
 
-/* The first token of a rendered prompt of a pooling model. */
+/* The first token of a pooling model's rendered prompts, or -1. */
 static int turn_start_of(const ey_engine *engine)
 {
     static const char text[] = "<|im_start|>";
@@ -488,7 +488,7 @@ static uint64_t whole_reply_bytes(const struct completion *a)
                                     .pooled = ey_answer_pooled(answer),
                                     .logprobs = {answer->logprobs, answer->n_logprobs, NULL},
                                     .prompt_logprobs = prompt_logprobs_of(answer)};
-        if (echo.n) { /* the prompt's appear twice */
+        if (echo.n) { /* the prompt's log-probabilities are written twice */
             const struct api_logprobs echoed = {answer->prompt_logprobs, answer->n_prompt_logprobs,
                                                 NULL};
             bytes += api_logprobs_bytes(&echoed);
@@ -507,7 +507,7 @@ static bool charge_reply(struct exchange *x, uint64_t bytes)
     return bytes <= FREE_BYTES || exchange_charge(x, bytes);
 }
 
-/* Fails without memory. */
+/* Fails if memory runs out. */
 static bool write_whole_reply(struct completion *a, struct buf *out)
 {
     size_t n = a->choices.n_slots;
@@ -560,8 +560,7 @@ void completion_answer(struct completion *a, struct exchange *x)
 {
     if (!copy_echo_prompts(a) || !prepare_choices(a, x) ||
         !completion_choices_start(&a->choices, &a->error)) {
-        completion_may_continue(
-            a); /* decoding may have stopped because the server is shutting down */
+        completion_may_continue(a); /* replaces the error if the server is shutting down */
         completion_fail(a, x);
     } else if (a->request.stream) {
         completion_stream(a, x);

@@ -13,7 +13,7 @@ struct echo_text {
 
 struct completion {
     uint64_t value_bytes; /* memory of the parsed request, without its texts */
-    uint64_t kept_bytes;  /* memory that its texts may keep until the end of the answer */
+    uint64_t kept_bytes;  /* upper bound of the texts that are kept until the end of the answer */
     struct server *server;
     struct lease lease;
     ey_engine *engine; /* owned by the lease */
@@ -52,14 +52,14 @@ bool completion_prepare_prompt(struct completion *a, ey_prompt **prompt);
 bool completion_reply_input_tokens(struct completion *a, struct exchange *x, const char *object);
 /* Computes and sends the answers, whole or as a stream. Takes ownership of `a`. */
 void completion_answer(struct completion *a, struct exchange *x);
-/* The whole handler of a route. */
+/* Handles the exchange from request to answer. */
 void completion_run(struct server *server, struct exchange *x, const struct api_dialect *dialect);
 
 /* ---- shared by completion.c and completion_stream.c ---- */
 
 /* How an answer ended, in the API's terms. */
 struct api_end completion_finish(const struct completion *a, const ey_answer *answer, int n_calls);
-/* The prompt to return before choice `index`; empty if there is none. */
+/* The prompt to return before the text of choice `index`; empty without `echo`. */
 struct echo_text completion_echo(const struct completion *a, int index);
 /* Reduces the alternatives of a prompt's tokens[n] to the number requested for answers. */
 void completion_trim_alternatives(const struct completion *a, ey_token_logprobs *tokens, size_t n);

@@ -14,7 +14,7 @@ enum { MAX_RUNNING = EY_MAX_REQUEST_CHOICES, MAX_RUNNING_INPUTS = 32, CHOICE_POL
 
 /* ---- errors ---- */
 
-/* Words the engine's error the way that vLLM's clients recognize. */
+/* Writes the engine's error in vLLM's words, by which clients recognize it. */
 static bool fail_too_long(struct api_error *error, ey_engine *engine, const ey_err *e)
 {
     api_fail(error, "input_tokens",
@@ -58,8 +58,8 @@ static bool check_length(const struct completion_choices *a, const ey_prompt *pr
 
 /* ---- prompts ---- */
 
-/* Prepares the prompt, dropping the oldest messages if permitted. Doubles the number each time, so
- * that a long history is not tokenized too often. */
+/* Prepares the prompt, and drops the oldest messages if it is too long and the request permits it.
+ * Doubles the number of messages each time, so that a long history is not tokenized too often. */
 static bool prepare_fitting(struct completion_choices *a, struct api_request *whole,
                             ey_request *request, ey_prompt **prompt, ey_err *e)
 {
@@ -197,8 +197,8 @@ static uint64_t scores_bytes(size_t n, size_t candidates)
                       : 0;
 }
 
-/* Bytes of an answer: ids and text of n tokens and log-probabilities, also of the prompt, some of
- * which are copied. Small answers are not charged. */
+/* Bytes of an answer: ids and text of its n tokens, their log-probabilities and those of the
+ * prompt, some of which are copied. */
 static uint64_t answer_bytes(const struct completion_choices *a, size_t n)
 {
     enum { TOKEN_BYTES = 32 };
@@ -211,7 +211,7 @@ static uint64_t answer_bytes(const struct completion_choices *a, size_t n)
            (prompt_top ? (n + n_prompt) * sizeof(ey_token_logprobs) : 0);
 }
 
-/* Charges an answer of n tokens before it is collected. */
+/* Charges an answer of n tokens before it is collected; small ones are free. */
 static bool charge_answer(struct completion_choices *a, size_t n, struct api_error *error)
 {
     enum { FREE_BYTES = 32 << 10 };
@@ -219,8 +219,8 @@ static bool charge_answer(struct completion_choices *a, size_t n, struct api_err
     return bytes <= FREE_BYTES || api_charge_take(&a->answers, bytes, &a->request->request, error);
 }
 
-/* Collects a finished answer. If it was cancelled, the engine is closing, because the client did
- * not cancel. */
+/* Collects a finished answer. Here a cancelled answer means that the engine is closing, because
+ * nobody else cancels an answer before it is collected. */
 static bool collect_choice(struct completion_choices *a, struct choice_slot *slot, size_t n_tokens,
                            struct api_error *error)
 {
@@ -251,8 +251,7 @@ static struct choice_slot *poll_choices(struct completion_choices *a, int timeou
     return NULL;
 }
 
-/* Sleeps for ms milliseconds, while other requests fill the queue and none of this exchange's
- * choices runs. */
+/* Sleeps while other requests fill the queue and no choice of this exchange runs. */
 static void wait_for_queue(int ms)
 {
     nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);

@@ -21,11 +21,10 @@ struct completion_choices {
     struct server *server;
     ey_engine *engine;
     size_t model;
-    bool waited_for_load; /* it waited while the model was loaded, so a full queue no longer rejects
-                             it */
+    bool waited_for_load; /* the request waited for the model, so a full queue does not reject it */
     struct api_request *request;
-    ey_prompt **prompt; /* [n_prompts], each until its last answer was started. Pooling inputs,
-                           which are many, are prepared only when they start (NULL before) */
+    ey_prompt **prompt; /* [n_prompts], each freed when its last answer is started. Pooling inputs,
+                           which are many, are NULL until they are started */
     size_t n_prompts;
     struct choice_slot *slot; /* [n_slots] */
     size_t n_slots, n_started, n_done;
@@ -40,7 +39,7 @@ struct completion_choices {
 bool completion_choices_prepare(struct completion_choices *a, struct server *server,
                                 const struct lease *lease, struct api_request *request,
                                 double requested_at, struct api_error *error);
-/* Starts the first choices. Succeeds if at least one runs. */
+/* Starts the first choices. Fails if the queue is full, unless the request waited for the model. */
 bool completion_choices_start(struct completion_choices *a, struct api_error *error);
 /* Waits up to timeout_ms for the next event. *slot is its choice, or NULL after a timeout. After
  * DONE, slot->answer is set. If a choice fails, all fail. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams answers: events come from the engine, the dialect writes them, and the client's reading
- * paces them. */
+/* Streams answers: the engine makes events and the dialect writes them. The next event is written
+ * only when the client has read the last one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +26,9 @@ struct completion_stream {
     struct choice_state *choice_states; /* [n_slots] */
     struct buf out;                     /* output; `sent` bytes of it were sent */
     size_t sent;
-    double last_write, last_check; /* last_write: time of the last output; last_check: time of the
-                                      last check of the client */
-    ey_phase phase;                /* the engine's phase, `done` of `total` (0: unknown) */
+    double last_write, last_check; /* times of the last output and of the last check whether
+                                      the client is still there */
+    ey_phase phase;                /* the engine's phase; done of total steps (0: unknown) */
     int done, total;
     bool ended;
 };
@@ -70,8 +70,8 @@ static void emit_event(struct completion_stream *s, const struct api_event *even
     s->a->request.dialect->write_event(&s->out, &s->a->reply, event);
 }
 
-/* Charges log-probabilities that are written in one go, perhaps those of a whole answer or prompt.
- */
+/* Charges log-probabilities that are written at once: they may be those of a whole answer or
+ * prompt. */
 static bool charge_logprobs(struct completion_stream *s, const struct api_logprobs *logprobs)
 {
     enum { FREE_BYTES = 64 << 10 };
@@ -80,7 +80,7 @@ static bool charge_logprobs(struct completion_stream *s, const struct api_logpro
            api_charge_take(&s->a->choices.answers, bytes, &s->a->request.request, &s->a->error);
 }
 
-/* Fetches the log-probabilities of the slot's prompt, also if the answer has finished. */
+/* Fetches the log-probabilities of the slot's prompt, from the answer if it has finished. */
 static bool fetch_prompt_logprobs(struct fetched_logprobs *out, const struct completion *a,
                                   const struct choice_slot *slot, size_t n)
 {
@@ -331,7 +331,7 @@ static void close_choice_states(struct choice_state *states, size_t n)
     free(states);
 }
 
-/* Fails with NULL without memory. */
+/* Returns NULL if memory runs out. */
 static struct choice_state *open_choice_states(const struct completion *a)
 {
     size_t n = a->choices.n_slots;

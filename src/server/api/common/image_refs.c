@@ -128,7 +128,7 @@ static void note_what_is_left_out(const struct api_reading *r, size_t i, const s
     if (what) api_note(r, "image %zu has several %s, of which the first is used", i + 1, what);
 }
 
-/* Makes *part show the next of the request's images, which has just been fetched. */
+/* Makes *part the image that was fetched last, and counts it among the request's images. */
 static void keep_image(const struct api_reading *r, const struct image_ref *ref, ey_part *part,
                        const struct pixel_budget *budget)
 {
@@ -149,7 +149,7 @@ static bool draw_document(const struct api_reading *r, struct image_ref *ref, si
                           struct media *file, const struct media_policy *policy, ey_err *e)
 {
     bool ok = media_draw_pages(&r->out->media[ref->first], room, &ref->n, file, policy, e);
-    if (!ok) r->out->n_media += ref->n; /* to be freed with the request */
+    if (!ok) r->out->n_media += ref->n; /* the request frees them */
     media_free(file);
     return ok;
 }
@@ -199,7 +199,8 @@ static size_t images_of_message(const ey_message *message, const struct image_re
     return n;
 }
 
-/* Gives the message, whose documents have several pages, a longer list of parts. */
+/* If the message has documents of several pages, replaces its parts by a list with one part for
+ * each page. */
 static bool spread_message(const struct api_reading *r, const struct image_refs *images,
                            size_t *first, const ey_part *parts, ey_message *message)
 {

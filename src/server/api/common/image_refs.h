@@ -6,7 +6,7 @@
 
 #include "server/api/common/api_fields.h"
 
-/* What stands for an image in the texts of llama.cpp's routes, as /props says. */
+/* The text that stands for an image in prompts of llama.cpp's routes; /props reports it. */
 #define API_MEDIA_MARKER "<__media__>"
 
 /* An image that has not been fetched yet. */
@@ -22,8 +22,8 @@ struct image_ref {
     bool base64;       /* bare */
     bool shared;       /* a later reference reads the same text, which stays until then */
     bool document;     /* it may be a PDF or TIFF, each page of which becomes an image */
-    size_t first, n;   /* its images, once they are loaded */
-    bool detail_given; /* the part's detail is the client's */
+    size_t first, n;   /* its images among the request's, once they are loaded */
+    bool detail_given; /* the client set a detail other than "auto" */
     struct field_path path;
 };
 
@@ -45,8 +45,8 @@ bool image_refs_open_for(const struct api_reading *r, struct image_refs *images,
  * fills in its source. Fails with NULL if there are more than the limits allow. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
-/* Whether the text of an image is a data: URL. Where no other URL is accepted, the text is bare
- * base64 otherwise. */
+/* Whether an image's text is a data: URL. For fields that accept no other URL: any other text is
+ * bare base64. */
 bool image_text_is_data_url(const char *text, size_t n);
 /* Appends the image of array[i], a data: URL or bare base64. */
 bool image_refs_add_item(const struct api_reading *r, struct image_refs *images,
@@ -59,8 +59,8 @@ bool image_ref_read_file(const struct api_reading *r, struct image_ref *ref,
 /* Reads "detail", a member of the part at `path`. */
 bool image_ref_read_detail(const struct api_reading *r, const struct field_path *path,
                            json_object *value, struct image_ref *ref);
-/* Fetches the images one after the other. The part of a document with several pages becomes one
- * part a page, in the request's messages. */
+/* Fetches the images one after the other. In the request's messages, a document of several pages
+ * becomes one part for each page. */
 bool images_load(const struct api_reading *r, const struct image_refs *images,
                  const struct pixel_budget *budget);
 /* Writes the path of the image of an engine's error; leaves `param` unchanged for other errors. The

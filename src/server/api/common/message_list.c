@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each object may yield a separator and a text. */
+/* Each object may become a separator and a text. */
 enum { PARTS_OF_OBJECT = 2, SPARE_PARTS = 8 };
 
 size_t message_list_count(json_object *value)
@@ -63,7 +63,7 @@ void message_list_set_thought(struct message_list *list, const char *text, size_
     last->n_thought = n;
 }
 
-/* Gives the pending thought to an assistant message; another role drops it. */
+/* Gives the pending thought to the last message if it is the assistant's, otherwise drops it. */
 static void take_thought(struct message_list *list)
 {
     if (strcmp(message_list_last(list)->role, "assistant") == 0)

@@ -36,13 +36,14 @@ bool message_list_add_bytes(const struct api_reading *r, struct message_list *li
 /* Adds a value that must be text; NULL means that it is missing. */
 bool message_list_add_text(const struct api_reading *r, struct message_list *list,
                            const struct field_path *path, json_object *value);
-/* Adds a text, or an array whose items `read_part` reads; messages call the items `parts`. */
+/* Adds a text, or an array whose items `read_part` reads; error messages call the items `parts`. */
 typedef bool message_part_fn(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *part);
 bool message_list_add_content(struct api_parser *p, struct message_list *list,
                               const struct field_path *path, json_object *content,
                               const char *parts, message_part_fn *read_part);
-/* Reads the member "tool_calls" of an assistant's message with `read_call`; NULL if it has none. */
+/* Reads the member "tool_calls" of an assistant's message: each item with `read_call`. A NULL value
+ * means that the message has none. */
 typedef bool past_call_fn(const struct api_reading *r, const struct field_path *path,
                           json_object *value, ey_tool_call *out);
 bool message_read_calls(const struct api_reading *r, const struct field_path *message,

@@ -240,8 +240,8 @@ static void read_weights(struct model_card *card, const char *directory)
 
 /* ---- card ---- */
 
-/* The task that the engine will determine (models/pooling); once loaded, the engine's answer is
- * used. */
+/* Predicts the task that the engine will determine (models/pooling). Once the model is loaded,
+ * the engine's task is used. */
 static ey_task card_task(const struct model_card *card, const char *directory)
 {
     char path[EY_MAX_PATH];

@@ -19,7 +19,7 @@ struct model_card {
     int64_t modified; /* seconds since 1970 */
     double temperature, top_p;
     int top_k;
-    bool has_sampling; /* generation_config.json has all three */
+    bool has_sampling; /* generation_config.json has temperature and top_p */
 };
 
 struct model_cards;

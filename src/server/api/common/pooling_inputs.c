@@ -97,7 +97,7 @@ static bool read_part_of_input(struct api_parser *p, const struct field_path *pa
     if (json_object_is_type(part, json_type_string))
         return field_text_part(&p->reading, path, part, out);
     if (!json_object_is_type(part, json_type_object))
-        return api_fail_field(p->reading.error, path->text, "an object", part);
+        return api_fail_field(p->reading.error, path->text, "a string or an object", part);
     for (size_t i = 0; i < COUNT(image_members); i++)
         if (json_member(part, image_members[i]))
             return read_image_member(p, path, part, image_members[i], out);
@@ -258,8 +258,8 @@ bool pooling_add_finished(struct api_parser *p, const char *text, size_t n)
     return true;
 }
 
-/* Requires a rendered prompt, because ids from another model's tokenizer would yield a plausible
- * but meaningless vector. */
+/* Requires a rendered prompt, because ids of another model's tokenizer would give a vector that
+ * looks valid but means nothing. */
 bool pooling_add_ids(struct api_parser *p, const struct field_path *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;

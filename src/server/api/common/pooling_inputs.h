@@ -37,7 +37,7 @@ bool pooling_read_images(struct api_parser *p, const char *path, json_object *va
 /* Adds an input as the next prompt, with an optional query. */
 bool pooling_add_input(struct api_parser *p, const struct pooling_parts *parts,
                        const struct pooling_parts *query);
-/* Add a rendered prompt, as ids or text. The ids must begin like a rendered prompt. */
+/* Add a rendered prompt as ids or text. The ids must begin with the chat template's first token. */
 bool pooling_add_ids(struct api_parser *p, const struct field_path *path, json_object *value);
 bool pooling_add_finished(struct api_parser *p, const char *text, size_t n);
 bool pooling_is_finished(const char *text, size_t n);

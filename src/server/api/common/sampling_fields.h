@@ -18,6 +18,7 @@ api_field_fn read_mm_processor; /* the pixel budget of all images */
 api_field_fn accept_field;
 /* Refuses a field of a missing feature, because an answer without it would mislead the client. */
 api_field_fn refuse_field;
+/* Refuses false. */
 api_field_fn only_true;
 
 #endif
