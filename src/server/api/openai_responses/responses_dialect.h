@@ -7,7 +7,7 @@
 #include "server/api/common/message_list.h"
 #include "server/api/openai_responses/responses_store.h"
 
-/* The type of errors that clients distinguish by code. */
+/* The type and the code of the error for an unknown previous_response_id. */
 #define RESPONSES_PREVIOUS_GONE "previous_response_not_found"
 
 /* Kinds of requests, one per route. */
@@ -15,9 +15,9 @@ enum responses_kind { RESPONSES_CREATE, RESPONSES_COUNT };
 
 extern const struct api_dialect responses_dialects[]; /* by kind */
 
-/* State that the reader leaves for the answer (api_request.own). */
+/* What the reader keeps for the answer (api_request.own). */
 struct responses_request {
-    const char *repeated; /* JSON members that the answer repeats: ,"instructions":... */
+    const char *repeated; /* JSON members of the request that the answer repeats, each after ',' */
     const char *input;    /* JSON array of the input items for the store; NULL: not stored */
     bool encrypted_thoughts;
 };
@@ -39,7 +39,8 @@ struct responses_state {
 };
 
 bool responses_read(struct api_parser *p);
-/* Reads `instructions`, the items of the previous response (which replaced its id) and `input`. */
+/* Reads `instructions`, `previous_response_id`, which the route has replaced by an array of that
+ * conversation's items, and `input`. */
 bool responses_read_input(struct api_parser *p);
 bool responses_read_tools(struct api_parser *p, const char *path, json_object *value);
 bool responses_read_tool_choice(struct api_parser *p, const char *path, json_object *value);
@@ -52,7 +53,7 @@ void responses_write_whole(struct buf *out, struct api_reply *reply,
 void responses_write_event(struct buf *out, struct api_reply *reply, const struct api_event *event);
 void responses_close_state(void *state);
 
-/* Append an item of an answer, with its status. */
+/* Append an item of an answer with its status. */
 void responses_add_thought(struct buf *items, const char *id, const char *text, size_t n,
                            bool encrypted, const char *status);
 void responses_add_message(struct buf *items, const char *id, const struct buf *text,
@@ -67,6 +68,6 @@ void responses_add_logprobs(struct json_writer *w, const struct buf *logprobs);
 void responses_write_logprobs(struct buf *out, const struct api_logprobs *logprobs);
 const char *responses_error_code(const struct api_error *error); /* NULL: none */
 
-error_form_fn write_responses_error; /* as chat's, but `code` is a text or null */
+error_form_fn write_responses_error; /* like chat's, but `code` is a text or null */
 
 #endif

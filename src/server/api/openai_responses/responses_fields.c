@@ -115,14 +115,14 @@ static bool read_function_tool(const struct api_reading *r, const struct field_p
                                json_object *value, struct api_tool *out, const char **json)
 {
     json_object *inner = json_member(value, "function");
-    struct field_path inner_path = field_member(path, "function"),
-                      *at = inner ? &inner_path : (struct field_path *)(uintptr_t)path;
+    const struct field_path inner_path = field_member(path, "function"),
+                            *at = inner ? &inner_path : path;
     if (inner && !field_object(r, inner_path.text, inner)) return false;
     if (inner) value = inner;
     return tools_read_function(r, at, value, "parameters", out, json);
 }
 
-/* Ignores tools that run at OpenAI, which Codex and n8n always send. */
+/* Leaves out tools that run on OpenAI's servers, because Codex and n8n always send some. */
 bool responses_read_tools(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -167,8 +167,9 @@ static bool read_function_name(struct api_parser *p, const struct field_path *pa
                     *out);
 }
 
-/* Tools that may not be called stay in the prompt, whose prefix is cached; the grammar keeps the
- * answer from calling them. */
+/* With "required", tools that may not be called stay in the prompt, so that its cached prefix can
+ * be used; the grammar keeps the answer from calling them. With "auto" there is no grammar, so the
+ * prompt loses them. */
 static bool read_allowed_functions(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -204,7 +205,7 @@ bool responses_read_tool_choice(struct api_parser *p, const char *path, json_obj
         return api_fail_field(r->error, path, "\"auto\", \"none\", \"required\" or an object",
                               value);
     if (!r->out->tools_given)
-        return api_fail(r->error, path, "tool_choice: there are no tools that could be called");
+        return api_fail(r->error, path, "tool_choice: the request has no function tools");
     if (object && field_text_is(json_member(value, "type"), "allowed_tools"))
         return read_allowed_functions(p, path, value);
     if (!format_choose(r, &p->format, FORMAT_CALLS, path, NULL)) return false;
@@ -268,7 +269,6 @@ static const struct api_field fields[] = {
     {"input", BOTH, accept_field},
 };
 
-/* `store` defaults to true. */
 bool responses_read(struct api_parser *p)
 {
     const struct api_reading *r = &p->reading;
@@ -282,12 +282,13 @@ bool responses_read(struct api_parser *p)
         p->format = (struct answer_format){0}; /* counting has no answer */
         return true;
     }
-    return responses_keep_request(p, !store || json_object_get_boolean(store));
+    bool stored = !store || json_object_get_boolean(store); /* true by default */
+    return responses_keep_request(p, stored);
 }
 
 /* ---- repeated and stored parts ---- */
 
-/* Writes the members of the answer that repeat the request's values or defaults. */
+/* The members of the answer that repeat the request's values, and the defaults of these. */
 static const struct {
     const char *name, *otherwise;
 } repeated[] = {{"background", "false"},
@@ -305,7 +306,7 @@ static const struct {
                 {"truncation", "\"disabled\""},
                 {"user", "null"}};
 
-/* Writes an object of two members, each as given or its default. */
+/* Writes an object of two members: for each the value in `object`, or its default. */
 static void add_pair(struct json_writer *w, json_object *object, const char *first,
                      const char *first_otherwise, const char *second, const char *second_otherwise)
 {
@@ -345,7 +346,7 @@ static void write_repeated(struct buf *out, json_object *request, const ey_sampl
     json_close_object(&w);
 }
 
-/* Writes an item as the list of input items shows it: with an id. */
+/* Writes an item as the list of input items shows it: always with an id and a type. */
 static void write_kept_item(struct json_writer *w, json_object *item)
 {
     char id[48];
@@ -392,7 +393,7 @@ static void write_kept_input(struct buf *out, json_object *input)
     json_close_array(&w);
 }
 
-/* Longer requests are not stored; the answer's `store` says so. */
+/* Keeps the input for the store, unless it is too long; the answer's `store` is false then. */
 static bool keep_input(struct api_parser *p)
 {
     const struct api_reading *r = &p->reading;

@@ -14,7 +14,7 @@
 struct input_items {
     json_object *previous, *input; /* arrays, or NULL */
     size_t n_previous, n;
-    bool *done; /* results that were read out of order */
+    bool *done; /* whether each was read; results may be read out of order */
 };
 
 static json_object *item_at(const struct input_items *items, size_t i)
@@ -40,7 +40,7 @@ static bool fail_unsupported_item(const struct api_reading *r, const struct fiel
 
 /* ---- parts ---- */
 
-/* `image_url` is a string; chat's {"url"} is accepted, too. */
+/* `image_url` is a string, or an object {"url"} as in chat. */
 static bool read_input_image(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *part)
 {
@@ -111,7 +111,7 @@ static bool read_input_part(struct api_parser *p, struct message_list *list,
     return file ? read_input_file(p, list, path, part) : read_input_image(p, list, path, part);
 }
 
-/* A text or parts, added to the last message. */
+/* Adds a text or an array of parts to the last message. */
 static bool read_item_content(struct api_parser *p, struct message_list *list,
                               const struct field_path *path, json_object *content)
 {
@@ -135,7 +135,7 @@ static bool read_message_item(struct api_parser *p, struct message_list *list,
                       content_path = field_member(path, "content");
     json_object *role = json_member(item, "role"), *content = json_member(item, "content");
     const ey_message *last = message_list_last(list);
-    if (is_system_item(item)) return true; /* read before */
+    if (is_system_item(item)) return true; /* read_system_texts() has read it */
     if (field_text_is(role, "user"))
         return message_list_begin(r, list, path->text, "user") &&
                read_item_content(p, list, &content_path, content);
@@ -148,7 +148,6 @@ static bool read_message_item(struct api_parser *p, struct message_list *list,
            read_item_content(p, list, &content_path, content);
 }
 
-/* Reads a call: a function's arguments are JSON, a custom tool's input is text. */
 static bool read_call_item(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *item)
 {
@@ -236,7 +235,8 @@ static bool read_reasoning_item(struct api_parser *p, struct message_list *list,
     return ok;
 }
 
-/* Items of tools that run elsewhere: output becomes a result, the rest is ignored. */
+/* Reads an item of a tool that this server does not know: `output` becomes a tool's result, and an
+ * item without it is ignored. */
 static bool read_foreign_item(struct api_parser *p, struct message_list *list,
                               const struct field_path *path, json_object *item)
 {
@@ -300,7 +300,7 @@ static bool read_input_item(struct api_parser *p, struct message_list *list,
     if (!type && json_member(item, "role")) return read_message_item(p, list, path, item);
     for (size_t i = 0; i < COUNT(item_types); i++)
         if (field_text_is(type, item_types[i].type)) return item_types[i].read(p, list, path, item);
-    return api_fail_field(p->reading.error, type_path.text, "the type of an item of input", type);
+    return api_fail_field(p->reading.error, type_path.text, "the type of an input item", type);
 }
 
 /* ---- the order of results ---- */
@@ -316,8 +316,8 @@ static const char *call_id_of(json_object *item)
     return json_object_is_type(id, json_type_string) ? json_object_get_string(id) : "";
 }
 
-/* Finds the result of the call at `call` in the run of results that begins at `from`. Returns
- * items->n if there is none. */
+/* Finds the result of the item `call` among the consecutive results that begin at the item `from`.
+ * Returns items->n if there is none. */
 static size_t result_of_call(const struct input_items *items, size_t from, size_t call)
 {
     const char *id = call_id_of(item_at(items, call));
@@ -338,7 +338,7 @@ static bool read_item_once(struct api_parser *p, struct message_list *list,
     return read_input_item(p, list, &path, item_at(items, i));
 }
 
-/* Reads a run of results in the order of the preceding calls. */
+/* Reads the consecutive results that begin at `from` in the order of the calls before them. */
 static bool read_results_in_order(struct api_parser *p, struct message_list *list,
                                   struct input_items *items, size_t from)
 {
@@ -364,8 +364,7 @@ static bool read_system_text(struct api_parser *p, struct message_list *list,
            message_list_add_gap(r, list, path->text) && read_item_content(p, list, path, content);
 }
 
-/* Moves system messages between others to the front, because chat templates ignore them elsewhere.
- */
+/* Puts all system messages at the front, because chat templates ignore them elsewhere. */
 static bool read_system_texts(struct api_parser *p, struct message_list *list,
                               const struct input_items *items)
 {

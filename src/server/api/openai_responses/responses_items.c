@@ -20,7 +20,7 @@ static struct json_writer open_output_item(struct buf *items, const char *id, co
 
 /* ---- thoughts ---- */
 
-/* Thoughts are not secret: base64 of the text, which clients send back. */
+/* Clients send encrypted_content back. Thoughts are not secret, so it is base64 of the text. */
 static void write_encrypted(struct json_writer *w, const char *text, size_t n)
 {
     unsigned char *out = malloc(4 * (n / 3 + 1) + 1);
@@ -29,7 +29,8 @@ static void write_encrypted(struct json_writer *w, const char *text, size_t n)
     free(out);
 }
 
-/* n 0 begins the item. The whole text is one summary part, which all clients show. */
+/* With n = 0, as at the item's beginning, the summary is empty. Otherwise it is one part with the
+ * whole text, because all clients show summaries. */
 void responses_add_thought(struct buf *items, const char *id, const char *text, size_t n,
                            bool encrypted, const char *status)
 {
@@ -54,7 +55,7 @@ void responses_add_thought(struct buf *items, const char *id, const char *text, 
 
 /* ---- messages ---- */
 
-/* NULL text begins the item, without content. */
+/* With NULL text, as at the item's beginning, the content is empty. */
 void responses_add_message(struct buf *items, const char *id, const struct buf *text,
                            const struct buf *logprobs, const char *status)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes answers as stream events. A whole answer is the content of the last event, built from the
- * same events without sending them. */
+/* Writes answers as events of a stream. A whole answer is the response object of the last event;
+ * the events before it are written to a buffer that is not sent. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -39,8 +39,8 @@ static void write_failure(struct json_writer *w, const struct api_error *error)
     json_close_object(w);
 }
 
-/* Whether input and response fit the store. The response is its items, what it repeats of the
- * request, and less than 8 KiB of other members. */
+/* Whether input and response fit the store. The response consists of its items, the members that
+ * repeat the request, and less than 8 KiB of other members. */
 static bool is_kept(const struct api_reply *reply)
 {
     enum { OTHER_BYTES = 8 << 10 };
@@ -51,7 +51,7 @@ static bool is_kept(const struct api_reply *reply)
                                                s->items.size + OTHER_BYTES);
 }
 
-/* NULL usage: not finished. */
+/* `usage` is NULL unless the response is complete or incomplete. */
 static void write_response(struct buf *out, const struct api_reply *reply, const char *status,
                            const struct api_usage *usage, const struct api_error *error)
 {
@@ -185,7 +185,7 @@ static void begin_item(struct responses_state *s, const char *prefix)
     buf_clear(&s->logprobs);
 }
 
-/* Writes the event that the item at items[at ..] is done. */
+/* Writes the event that ends the item whose JSON begins at s->items.data[at]. */
 static void finish_output_item(struct buf *out, struct responses_state *s, size_t at)
 {
     if (s->items.failed) {
@@ -351,7 +351,7 @@ static void write_call_events(struct buf *out, const struct api_reply *reply,
     finish_output_item(out, s, at);
 }
 
-/* An answer without text or calls gets an empty message. */
+/* Ends the last item. An answer without text and calls gets an empty message. */
 static void write_item_end(struct buf *out, const struct api_reply *reply,
                            const struct api_event *event)
 {

@@ -80,7 +80,8 @@ static bool append_response(struct completion *a, struct exchange *x, json_objec
     return ok;
 }
 
-/* Oldest first. One copy exists at a time, so the largest is charged. */
+/* Appends the items of the responses, oldest first. Only one response's copy exists at a time, so
+ * the largest is charged. */
 static bool append_conversation(struct completion *a, struct exchange *x, json_object *out,
                                 const struct stored_link *link, size_t n)
 {
@@ -93,7 +94,7 @@ static bool append_conversation(struct completion *a, struct exchange *x, json_o
     return ok;
 }
 
-/* Finds the response and its predecessors, newest first. Returns 0 if one is gone. */
+/* Finds the response and its predecessors, newest first. Returns their number, 0 if one is gone. */
 static size_t collect_kept(struct completion *a, const char *id, struct stored_link *link)
 {
     const struct responses_state *s = a->reply.state;
@@ -104,8 +105,8 @@ static size_t collect_kept(struct completion *a, const char *id, struct stored_l
     return id[0] ? 0 : n;
 }
 
-/* Replaces previous_response_id by the items that it stands for. On an error, answers the exchange
- * and returns false. */
+/* Replaces previous_response_id by the items of that response and its predecessors. On an error,
+ * answers the exchange and returns false. */
 static bool resolve_previous(struct completion *a, struct exchange *x)
 {
     struct responses_state *s = a->reply.state;
@@ -148,8 +149,8 @@ static json_object *item_of_response(const char *response, size_t n, const char 
     return found;
 }
 
-/* Sets *found to a copy of a stored item, NULL if there is none. Each copy is charged as its whole
- * response. On an error, answers the exchange and returns false. */
+/* Sets *found to a copy of a stored item, or to NULL if there is none. The copy is charged like its
+ * whole response, which is parsed. On an error, answers the exchange and returns false. */
 static bool find_kept_item(struct completion *a, struct exchange *x, const char *id,
                            json_object **found)
 {
@@ -168,7 +169,8 @@ static bool find_kept_item(struct completion *a, struct exchange *x, const char 
     return charged;
 }
 
-/* Replaces item references by the items. Unknown references stay, and the answer is 404. */
+/* Replaces references in `input` by the stored items. On an error, such as 404 for an unknown item,
+ * answers the exchange and returns false. */
 static bool resolve_item_references(struct completion *a, struct exchange *x)
 {
     json_object *input = json_member(api_request_json(&a->request), "input");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of entries under one lock, sorted by last use, oldest first. Their texts have pages of
- * their own: in the heap, small texts that stay for an hour would keep it from giving memory back.
- */
+/* A list of entries under one lock, sorted by last use, oldest first. The texts of an entry have
+ * pages of their own: in the heap, small texts that stay for an hour would keep malloc from
+ * returning memory to the system. */
 #include "server/api/openai_responses/responses_store.h"
 
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 struct store_entry {
-    struct stored_response response; /* its texts lie behind each other, input first */
-    uint32_t *item; /* [n_items] offsets of the output items in the response, before the texts */
+    struct stored_response response; /* its texts follow the offsets: input, then response */
+    uint32_t *item; /* [n_items] the pages; offsets of the output items in response.response */
     size_t n_items;
     unsigned char owner[RESPONSES_OWNER_BYTES];
     size_t n_bytes; /* whole pages */
@@ -81,7 +81,7 @@ static size_t whole_pages(size_t n_bytes)
 static const char item_mark[] = "{\"id\":\"";
 
 /* Stores the offsets of the output's items in offset[], unless it is NULL, and returns their
- * number. Quotes within texts are escaped, so texts cannot match. */
+ * number. No text can look like the begin of an item, because quotes in texts are escaped. */
 static size_t find_items(const char *response, uint32_t *offset)
 {
     const char *at = strstr(response, "\"output\":["),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the last responses in memory, for clients that refer to them. Each belongs to the API key
- * that made it. */
+ * of the request that it answered. */
 #ifndef EY_SERVER_RESPONSES_STORE_H
 #define EY_SERVER_RESPONSES_STORE_H
 
@@ -31,8 +31,8 @@ bool responses_store_open(struct responses_store **store, size_t max_bytes, ey_e
 void responses_store_close(struct responses_store **store);
 bool responses_store_keeps(const struct responses_store *store, size_t n_bytes);
 
-/* Stores a copy and drops the oldest entries to make room. Fails if it is too large or there is no
- * memory. */
+/* Stores a copy, and drops the least recently used responses to make room. Fails if the copy is too
+ * large or memory runs out. */
 bool responses_store_put(struct responses_store *store, const unsigned char *owner,
                          const struct stored_response *response, double now);
 /* Bytes of the texts of a response, and the id of its predecessor. */
@@ -41,14 +41,14 @@ struct stored_link {
     char id[RESPONSES_ID_BYTES], previous[RESPONSES_ID_BYTES];
 };
 
-/* Finds a response without copying its texts, and counts as a use of it. */
+/* Finds a response without copying its texts; this counts as a use of it. */
 bool responses_store_find(struct responses_store *store, const unsigned char *owner, const char *id,
                           double now, struct stored_link *out);
 /* Copies a response; free it with responses_store_free(). Returns false if it is absent (or there
  * is no memory). */
 bool responses_store_get(struct responses_store *store, const unsigned char *owner, const char *id,
                          double now, struct stored_response *out);
-/* The same for the response that has an output item with this id. */
+/* Like responses_store_find(), for the response that has an output item with this id. */
 bool responses_store_find_item(struct responses_store *store, const unsigned char *owner,
                                const char *item_id, double now, struct stored_link *out);
 bool responses_store_delete(struct responses_store *store, const unsigned char *owner,
