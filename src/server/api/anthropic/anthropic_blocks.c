@@ -18,8 +18,8 @@ static bool fail_unsupported(const struct api_reading *r, const struct field_pat
 
 /* ---- images ---- */
 
-/* Reads {"type": "base64", "data"} or {"type": "url", "url"}. `media_type` is
- * ignored, because the image's bytes tell its format. */
+/* Reads {"type": "base64", "data"} or {"type": "url", "url"}. `media_type` is ignored, because the
+ * image's bytes tell its format. */
 static bool read_image_block(struct api_parser *p, struct message_list *list,
                              const struct field_path *path, json_object *block)
 {
@@ -59,7 +59,7 @@ static void note_citations(const struct api_reading *r, const struct field_path 
                  field_member(path, "citations").text);
 }
 
-/* What documents and search results share. */
+/* Adds the title, if there is one, and notes ignored citations. */
 static bool add_title(struct api_parser *p, struct message_list *list,
                       const struct field_path *path, json_object *block)
 {
@@ -234,7 +234,8 @@ bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
 
 /* ---- tools ---- */
 
-/* Tools that Anthropic defines have a dated type; those of the client have "custom" or none. */
+/* Whether Anthropic defines the tool: its type is dated then. The type of a client's tool is
+ * "custom" or absent. */
 static bool is_own_tool(json_object *tool)
 {
     json_object *type = json_member(tool, "type");

@@ -11,7 +11,7 @@ enum anthropic_kind { ANTHROPIC_MESSAGES, ANTHROPIC_COUNT };
 
 extern const struct api_dialect anthropic_dialects[]; /* by kind */
 
-/* What the request reader stores for the response writer (api_request.own). */
+/* What the reader keeps for the answer (api_request.own). */
 struct anthropic_request {
     bool omits_thoughts; /* thinking blocks are sent empty */
 };
@@ -28,7 +28,7 @@ struct anthropic_state {
 bool anthropic_read(struct api_parser *p);
 /* Reads `system` and all messages. */
 bool anthropic_read_conversation(struct api_parser *p);
-/* Reads the blocks of messages[i].content or of a block that contains blocks. */
+/* Reads a text, or the blocks of a message or of a block that contains blocks. */
 bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *blocks);
 bool anthropic_read_tools(struct api_parser *p, const char *path, json_object *value);

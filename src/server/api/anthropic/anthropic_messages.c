@@ -46,7 +46,7 @@ static bool add_system_texts(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Collects all system messages at the front, because chat templates ignore them elsewhere. */
+/* Puts all system messages at the front, because chat templates ignore them elsewhere. */
 static bool add_all_system(struct api_parser *p, struct message_list *list, json_object *messages,
                            size_t n)
 {
@@ -96,7 +96,7 @@ static bool read_results(struct api_parser *p, struct message_list *list,
     return true;
 }
 
-/* Consecutive messages of one role are joined. */
+/* Adds a message, or joins it to the last one if that has the same role. */
 static bool read_spoken(struct api_parser *p, struct message_list *list,
                         const struct field_path *path, json_object *content, const char *role)
 {
@@ -131,8 +131,8 @@ static bool read_one_message(struct api_parser *p, struct message_list *list,
     return api_fail_field(r->error, role_path.text, "\"user\", \"assistant\" or \"system\"", role);
 }
 
-/* If the last message is the assistant's, the answer continues it, without the white space at its
- * end. A schema is refused, because it would apply to the continuation only. */
+/* If the last message is the assistant's, the answer continues it; white space at its end is
+ * removed. A schema is refused, because it would apply to the continuation only. */
 static bool continue_last_message(struct api_parser *p, struct message_list *list,
                                   const struct field_path *path)
 {

@@ -19,7 +19,7 @@ static void add_message_head(struct json_writer *w, const struct api_reply *repl
     json_add_string(w, "model", reply->request->model);
 }
 
-/* Distinguishes an answer that filled the context from one that reached max_tokens. */
+/* An answer shorter than max_tokens that ended for its length has filled the context. */
 static const char *stop_reason_of(const struct api_reply *reply, const struct api_end *end,
                                   const struct api_usage *usage)
 {
@@ -106,8 +106,8 @@ static void add_text_block(struct json_writer *w, const char *text, size_t n)
     json_close_object(w);
 }
 
-/* Writes the object `input`. Arguments that are not a JSON object become its member "input", as a
- * string. */
+/* Writes the arguments as an object. Arguments that are no JSON object become the text of a member
+ * "input". */
 static void write_input(struct json_writer *w, const struct api_tool_call *call)
 {
     ey_err e;
@@ -203,8 +203,8 @@ static void write_message_start(struct buf *out, const struct api_reply *reply)
     write_ping(out);
 }
 
-/* Begins an event of the current block. Its last member is `key`, whose value the caller writes;
- * NULL for none. */
+/* Begins an event of the current block. Unless `key` is NULL, the caller writes the value of this
+ * last member. */
 static struct json_writer open_block_event(struct buf *out, const struct anthropic_state *state,
                                            const char *name, const char *key)
 {
@@ -367,7 +367,7 @@ static const char *anthropic_error_type(int status)
     }
 }
 
-/* Claude Code recognizes an answer of these words and then shortens its history. */
+/* Claude Code recognizes an error in these words, and then shortens its history. */
 static void write_too_long(char *out, size_t size, const struct api_error *error)
 {
     size_t given;
