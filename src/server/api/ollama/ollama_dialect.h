@@ -10,7 +10,7 @@ enum ollama_kind { OLLAMA_CHAT, OLLAMA_GENERATE, OLLAMA_NAME, OLLAMA_EMBED, OLLA
 
 extern const struct api_dialect ollama_dialects[]; /* by kind */
 
-/* Kept from the choice's end to the stream's. */
+/* What a stream's last line needs from the end of its choice. */
 struct ollama_state {
     ey_finish finish;
 };
@@ -20,12 +20,12 @@ bool ollama_read(struct api_parser *p);
 bool ollama_read_options(struct api_parser *p, const char *path, json_object *value);
 bool ollama_read_think(struct api_parser *p, const char *path, json_object *value);
 bool ollama_read_format(struct api_parser *p, const char *path, json_object *value);
-/* Removes keywords from a schema that grammars do not support and that only narrow a value. Appends
- * their names, separated by ", ", to `dropped`. Fails without memory. */
+/* Removes from a schema the keywords that only narrow a value and that grammars do not support.
+ * Appends their names to `dropped`, separated by ", ". Fails if memory runs out. */
 bool ollama_drop_narrowing(json_object *schema, struct buf *dropped);
 
-/* Reads how long a model stays loaded, in seconds; INFINITY for ever. *given is false if the field
- * is absent. */
+/* Reads the seconds that a model stays loaded after its last request; INFINITY: for ever. *given is
+ * false if the field is absent. */
 bool ollama_read_keep_alive(json_object *request, bool *given, double *seconds,
                             struct api_error *error);
 /* Whether the request has no prompt and only loads or unloads a model. */
@@ -44,7 +44,7 @@ void ollama_write_unknown_model(char *out, size_t size, const char *asked, const
 
 error_form_fn write_ollama_error; /* {"error": "text"} */
 
-/* Writes RFC 3339 with at most six fractional digits, the most that Python's parsers accept. */
+/* Writes a time of RFC 3339 with six fractional digits, the most that Python's parsers accept. */
 void ollama_write_time(char out[40], int64_t seconds, long microseconds);
 
 #endif

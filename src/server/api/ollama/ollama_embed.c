@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/embed, and the older /api/embeddings: one prompt, one vector. */
+/* /api/embed, and the older /api/embeddings, which takes one prompt and returns one vector. */
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/text/json_writer.h"
@@ -47,7 +47,8 @@ static bool read_embed_images(struct api_parser *p, const struct field_path *pat
 {
     struct pooling_parts parts = {0};
     if (value && !json_object_is_type(value, json_type_string))
-        return api_fail(p->reading.error, path->text, "images go with one text, not with a list");
+        return api_fail(p->reading.error, path->text,
+                        "images can only be given with one text, not with a list");
     return pooling_open_prompts(p, path->text, 1) &&
            (field_is_neutral(value) || pooling_read_parts(p, path, value, &parts)) &&
            pooling_read_images(p, "images", images, &parts) && pooling_add_input(p, &parts, NULL);

@@ -13,7 +13,7 @@
 
 /* ---- images ---- */
 
-/* Reads an array of bare base64 or data: URLs into part[0] on. */
+/* Reads an array of images, each bare base64 or a data: URL. */
 static bool read_base64_images(struct api_parser *p, const struct field_path *path,
                                json_object *value, ey_part *parts)
 {
@@ -23,7 +23,7 @@ static bool read_base64_images(struct api_parser *p, const struct field_path *pa
     return true;
 }
 
-/* Reads a message's parts: images, then text. */
+/* Reads a message's parts: its images, then its text. An empty `message` is the request itself. */
 static bool read_parts(struct api_parser *p, const struct field_path *message,
                        const struct field_path *text_path, json_object *text, json_object *images,
                        ey_message *out)
@@ -69,7 +69,7 @@ static bool read_ollama_role(const struct api_reading *r, const struct field_pat
                           value);
 }
 
-/* Reads arguments: an object, or a string of JSON as in other APIs. */
+/* Reads a call, whose arguments are an object, or a string of JSON as in other APIs. */
 static bool read_past_call(const struct api_reading *r, const struct field_path *path,
                            json_object *value, ey_tool_call *out)
 {
@@ -183,7 +183,7 @@ static bool read_raw_prompt(struct api_parser *p, json_object *prompt)
                       &r->out->prompts->n_text);
 }
 
-/* Makes an optional system message and a user message: its images, then the prompt. */
+/* Makes a system message, if `system` is given, and a user message of the images and the prompt. */
 static bool read_prompt_messages(struct api_parser *p, json_object *prompt)
 {
     const struct api_reading *r = &p->reading;
@@ -249,7 +249,7 @@ static bool read_ollama_top_logprobs(struct api_parser *p, const char *path, jso
     return true;
 }
 
-/* If a chat is too long, its oldest messages are dropped unless this is false. */
+/* Unless this is false, the oldest messages of a chat that is too long are dropped. */
 static bool read_truncate(struct api_parser *p, const char *path, json_object *value)
 {
     return field_bool(&p->reading, path, value, &p->reading.out->drops_messages);
@@ -259,7 +259,7 @@ static bool read_truncate(struct api_parser *p, const char *path, json_object *v
 
 enum { CHAT = 1 << OLLAMA_CHAT, GENERATE = 1 << OLLAMA_GENERATE, BOTH = CHAT | GENERATE };
 
-/* The route reads `keep_alive`; generate's prompt, made of several fields, is read after the
+/* The route reads `keep_alive`. The fields that make generate's prompt are read together, after the
  * table's fields. */
 static const struct api_field fields[] = {
     {"model", BOTH, accept_field},
@@ -276,7 +276,7 @@ static const struct api_field fields[] = {
     {"truncate", CHAT, read_truncate},
     {"truncate", GENERATE, accept_field},
     {"shift", BOTH, accept_field},
-    {"system", BOTH, accept_field}, /* for chat: LLM Vision sends all three beside the messages */
+    {"system", BOTH, accept_field}, /* LLM Vision sends this and the next two with a chat */
     {"prompt", BOTH, accept_field},
     {"images", BOTH, accept_field},
     {"raw", GENERATE, accept_field},

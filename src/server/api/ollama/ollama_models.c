@@ -14,7 +14,7 @@
 
 enum { MAX_LIST_BYTES = 1 << 20, DIGEST_HEX = 64 };
 
-/* The version of Ollama's API; clients compare it with what they need. */
+/* The version of Ollama's API; clients compare it with the one that they need. */
 #define OLLAMA_VERSION "0.33.0"
 
 static void reply_ollama(struct exchange *x, int status, struct buf *out)
@@ -236,7 +236,7 @@ void route_ollama_tags(struct server *server, struct exchange *x)
     reply_list(server, x, false, write_tag);
 }
 
-/* "Never" as a date that every client accepts. */
+/* A model that stays loaded for ever gets a date that every client accepts. */
 static void add_expiry(struct json_writer *w, double seconds)
 {
     char text[40] = "2100-01-01T00:00:00Z";

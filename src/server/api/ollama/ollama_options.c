@@ -31,7 +31,7 @@ static bool option_number(const struct api_reading *r, const char *name, json_ob
     return isfinite(*out) || fail_option(r, name, "float32");
 }
 
-/* Sliders of user interfaces send integers as floats, which are truncated. */
+/* User interfaces with sliders send integers as floats, which are truncated here. */
 static bool option_int(const struct api_reading *r, const char *name, json_object *value,
                        int64_t *out)
 {
@@ -43,7 +43,7 @@ static bool option_int(const struct api_reading *r, const char *name, json_objec
     return *out = (int64_t)number, true;
 }
 
-/* Clamps a number to its range and notes that. */
+/* Reads a number. One outside of the range is clamped, and a note says so. */
 static bool option_in_range(const struct api_reading *r, const char *name, json_object *value,
                             double lo, double hi, float *out)
 {
@@ -105,7 +105,7 @@ static bool set_frequency_penalty(struct api_parser *p, const char *name, json_o
                            &p->reading.out->request.sampling.frequency_penalty);
 }
 
-/* The penalty's window: 0 disables it. Here the window is always the whole context. */
+/* The number of tokens that the penalty looks at; 0 disables it. Here it looks at all tokens. */
 static bool set_repeat_last_n(struct api_parser *p, const char *name, json_object *value)
 {
     float *penalty = &p->reading.out->request.sampling.repetition_penalty;
@@ -138,7 +138,7 @@ static bool set_num_predict(struct api_parser *p, const char *name, json_object 
     return true;
 }
 
-/* The context is fixed by the plan; a client that requests more gets a note. */
+/* The memory plan fixes the context; a client that requests a longer one gets a note. */
 static bool set_num_ctx(struct api_parser *p, const char *name, json_object *value)
 {
     int most = p->reading.limits->max_model_len;
@@ -154,7 +154,7 @@ static bool set_stop(struct api_parser *p, const char *name, json_object *value)
     return read_stop(p, "options.stop", value);
 }
 
-/* langchaingo sends it here. */
+/* langchaingo sends `think` among the options; the field of the request wins. */
 static bool set_think(struct api_parser *p, const char *name, json_object *value)
 {
     return json_member(p->json, name) || ollama_read_think(p, name, value);
@@ -168,7 +168,7 @@ static bool note_sampler(struct api_parser *p, const char *name, json_object *va
     return true;
 }
 
-/* The penalty precedes its window. */
+/* In reading order: repeat_last_n changes the value of repeat_penalty. */
 static const struct {
     const char *name;
     option_fn *set;
@@ -223,7 +223,8 @@ bool ollama_read_think(struct api_parser *p, const char *path, json_object *valu
 
 /* ---- keep_alive ---- */
 
-/* A unit of Go's durations in seconds, 0 if there is none. *n: length of its name. */
+/* Returns the seconds of the unit with which the text begins, as in Go's durations, or 0 if there
+ * is none. *n: length of its name. */
 static double duration_unit(const char *text, size_t *n)
 {
     static const struct {
@@ -237,7 +238,7 @@ static double duration_unit(const char *text, size_t *n)
     return 0;
 }
 
-/* "1h30m", "-1m", "300ms", or bare digits, which are seconds. */
+/* Reads "1h30m", "-1m", "300ms", or a bare number of seconds. */
 static bool read_duration(const char *text, double *out)
 {
     double sign = *text == '-' ? -1 : 1, sum = 0;

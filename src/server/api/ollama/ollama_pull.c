@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/pull and /api/delete. A served model is there already; other models are downloaded and
- * deleted only with --allow-pull. */
+/* /api/pull and /api/delete. Pulling a served model succeeds at once; other models are downloaded
+ * and deleted only with --allow-pull. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void add_pull_success(struct buf *out)
     add_pull_text(out, "status", "success");
 }
 
-/* Replies to a client that wants no stream, with `out`, which is empty. */
+/* Replies to a client that wants no stream; `out` is an empty buffer for the reply. */
 static void reply_success(struct exchange *x, struct buf *out)
 {
     buf_add_text(out, "{\"status\":\"success\"}");
@@ -77,7 +77,7 @@ static void reply_served(struct server *server, struct exchange *x, size_t model
 /* ---- a download ---- */
 
 struct pull_stream {
-    struct model_pull *pull; /* NULL: nothing of that name can be pulled */
+    struct model_pull *pull; /* NULL: no model of the name can be pulled */
     struct buf unsent;
     size_t n_sent;
     double line_at; /* when the last line of progress was written */
@@ -85,7 +85,8 @@ struct pull_stream {
     bool over;
 };
 
-/* Begins with Ollama's words, by which clients recognize a missing model; the reason follows. */
+/* Writes the error. For a missing model it begins with Ollama's words, by which clients recognize
+ * it. */
 static void write_pull_error(char *out, size_t size, const ey_err *e)
 {
     snprintf(out, size, "%s%s", e->code == EY_NOT_FOUND ? NO_MANIFEST ": " : "", e->text);
@@ -98,7 +99,7 @@ static void add_pull_error(struct buf *out, const ey_err *e)
     add_pull_text(out, "error", text);
 }
 
-/* Writes at most one line of progress in PULL_LINE_MS, and one at the end. */
+/* Writes a line of progress at most every PULL_LINE_MS and at the end. */
 static void add_pull_lines(struct pull_stream *s, const struct pull_status *status)
 {
     const double now = seconds_now();
@@ -214,7 +215,7 @@ void route_ollama_pull(struct server *server, struct exchange *x)
     else
         exchange_fail(x, 501, NULL, NULL,
                       "pulling '%.200s' is not supported by eyelet's server without --allow-pull: "
-                      "get it with eyelet pull, and name it to eyelet serve",
+                      "download it with eyelet pull, and start eyelet serve with its name",
                       a->request.model);
     completion_close(a);
 }
@@ -245,8 +246,8 @@ void route_ollama_delete(struct server *server, struct exchange *x)
     else if (served)
         exchange_fail(
             x, 501, NULL, NULL,
-            "deleting a model is not supported by eyelet's server without --allow-pull; eyelet rm "
-            "does it");
+            "deleting a model is not supported by eyelet's server without --allow-pull; use "
+            "eyelet rm");
     else if (allowed)
         delete_other(server, x, a->request.model);
     else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes answers: one object, or one line per piece. */
+/* Writes answers: one object, or a line for each piece. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static struct json_writer open_object(struct buf *out, const struct api_reply *r
     return w;
 }
 
-/* Arguments are an object here, not text. Text that does not parse stays text. */
+/* Ollama's arguments are an object. Arguments that are not JSON are written as a string. */
 static void write_arguments(struct json_writer *w, const struct api_tool_call *call)
 {
     ey_err e;
@@ -68,7 +68,7 @@ static void write_ollama_calls(struct json_writer *w, const struct api_tool_call
     json_close_array(w);
 }
 
-/* Writes the new part of the answer. Empty texts are written, too, because clients require them. */
+/* A new part of the answer. Its text is written even if it is empty, because clients require it. */
 struct answer_piece {
     const char *text, *thinking;
     size_t n_text, n_thinking;

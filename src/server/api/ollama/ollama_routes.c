@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat, generate, embeddings, and requests without a prompt that load or unload. */
+/* Chat, generate, embeddings, and requests without a prompt, which load or unload a model. */
 #include "server/api/ollama/ollama_routes.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void reply_load(struct completion *a, struct exchange *x, const char *rea
     buf_free(&out);
 }
 
-/* keep_alive 0 unloads the model once nobody is being answered. */
+/* keep_alive 0 unloads the model once it has no request in progress. */
 static bool answer_unload(struct completion *a, struct exchange *x)
 {
     size_t model;
@@ -55,7 +55,7 @@ static void run_ollama(struct server *server, struct exchange *x, enum ollama_ki
     completion_close(a);
 }
 
-/* An embedding request without input only loads or unloads. */
+/* An embedding request without input only loads the model. */
 static void reply_no_vectors(struct completion *a, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_LOAD_REPLY);

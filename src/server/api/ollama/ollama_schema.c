@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads "format": JSON or a schema. Unsupported keywords that only narrow a value are dropped,
- * because Ollama drops them and schema generators rely on it. */
+/* Reads "format": "json" or a schema. Unsupported keywords that only narrow a value are dropped,
+ * because Ollama ignores them and many schema generators write them. */
 #include <string.h>
 
 #include "base/json.h"
@@ -49,7 +49,7 @@ static bool note_dropped(struct buf *dropped, const char *keyword)
     return buf_printf(dropped, "%s%s", dropped->size ? ", " : "", keyword);
 }
 
-/* Collects names first, because members cannot be deleted during iteration. */
+/* Starts again after each deletion, because json-c's loop does not survive it. */
 static bool drop_keywords(json_object *schema, struct buf *dropped)
 {
     for (bool again = true; again;) {
