@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the messages of a chat request into ey_message. Text is borrowed from the JSON. What the
- * template would silently drop is refused here, where the error can name the field. */
+/* Reads the messages of a chat request into ey_message. Text is borrowed from the JSON. Content
+ * that the template would silently drop is refused here, where the error can name the field. */
 #include "server/api/openai_chat/api_messages.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static bool read_image_part(const struct api_reading *r, struct image_refs *imag
                             const struct field_path *path, json_object *value, ey_part *out)
 {
     struct image_ref *ref = image_refs_add(r, images, path, out);
-    json_object *detail = json_member(value, "detail"); /* of Responses */
+    json_object *detail = json_member(value, "detail"); /* as in Responses */
     return ref && (!detail || image_ref_read_detail(r, path, detail, ref)) &&
            read_image_url(r, path, value, ref);
 }
@@ -149,8 +149,8 @@ static bool read_content(const struct api_reading *r, struct image_refs *images,
     return true;
 }
 
-/* Reads arguments: a string of JSON, which the model gets unchanged; some clients send the object
- * itself. */
+/* Reads arguments: a string of JSON, which the model gets unchanged, or an object as some clients
+ * send. */
 static bool read_arguments(const struct api_reading *r, const struct field_path *path,
                            json_object *value, const char **out)
 {
@@ -194,7 +194,7 @@ static bool read_role(const struct api_reading *r, const struct field_path *mess
                           "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"", value);
 }
 
-/* Reads the thought, which clients send under one of two names; the first with text wins. */
+/* Reads the thought, which clients send under one of two names. The first that has text wins. */
 static bool read_past_thought(const struct api_reading *r, const struct field_path *message,
                               json_object *value, ey_message *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads requests of chat, completions and the routes that count tokens. One table lists all known
- * fields in reading order. */
+ * fields, in the order in which they are read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,7 +156,7 @@ static void ask_prompt_logprobs(ey_request *request, int top)
     request->top_prompt_logprobs = top;
 }
 
-/* Refused in streams, unless 0, as in vLLM. */
+/* As in vLLM, streams accept only 0, which has no effect there. */
 static bool read_prompt_logprobs(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;
@@ -331,7 +331,8 @@ static bool is_given_as(const struct api_parser *p, const char *name, bool wante
            (json_object_get_boolean(value) != 0) == wanted;
 }
 
-/* Without it, the prompt would end with a finished turn and ask for nothing. */
+/* false is refused unless the last message is continued: the prompt would end with a finished turn,
+ * so the model would have nothing to answer. */
 static bool read_generation_prompt(struct api_parser *p, const char *path, json_object *value)
 {
     return is_given_as(p, "continue_final_message", true) || only_true(p, path, value);
@@ -349,7 +350,7 @@ static bool read_continue(struct api_parser *p, const char *path, json_object *v
 
 /* ---- the rest ---- */
 
-/* Only for raw prompts: chat formats write their own special tokens. */
+/* Affects raw prompts only: chat formats write their own special tokens. */
 static bool read_add_special(struct api_parser *p, const char *path, json_object *value)
 {
     return field_bool(&p->reading, path, value, &p->reading.out->request.add_bos);
@@ -474,14 +475,14 @@ static const struct api_field fields[] = {
     {"guided_decoding_backend", ASK, accept_field},
     {"cache_prompt", ASK, accept_field},
     {"id_slot", ASK, accept_field},
-    {"context_size", ASK, accept_field}, /* Frigate sends its own option along */
+    {"context_size", ASK, accept_field}, /* Frigate sends this option of its own */
     {"repeat_last_n", ASK, accept_field},
     {"timings_per_token", ASK, accept_field},
     {"parse_special", TOKENIZE, only_true},
     {"with_pieces", TOKENIZE, read_with_pieces},
     {"spaces_between_special_tokens", ASK, accept_field},
     {"add_special_tokens", ASK | TOKENIZE, read_add_special},
-    {"length_penalty", ASK, accept_field}, /* of beams */
+    {"length_penalty", ASK, accept_field}, /* affects beam search only */
 
     {"reasoning_effort", CHAT, read_reasoning_effort},
     {"chat_template_kwargs", TALK, read_template_options},
@@ -501,7 +502,7 @@ static const struct api_field fields[] = {
     {"tokens", DETOKENIZE, read_tokens},
 };
 
-/* ---- the whole ---- */
+/* ---- whole requests ---- */
 
 static bool check_complete(struct api_parser *p)
 {

@@ -40,8 +40,8 @@ static bool is_listed_token(const ey_logprob *candidates, size_t n, const char *
     return false;
 }
 
-/* Writes {"token": logprob}, including the chosen token. Of tokens with equal text the likelier is
- * kept. */
+/* Writes {"token": logprob} for the alternatives and the chosen token. Of tokens with the same
+ * text, only the likelier is written. */
 static void write_top_map(struct json_writer *w, const ey_token_logprobs *at)
 {
     json_open_object(w);
@@ -113,8 +113,8 @@ static void write_ranked_token(struct json_writer *w, const ey_logprob *token, i
     json_close_object(w);
 }
 
-/* As in vLLM: null for the first token, then {"ID": {...}} of the token itself and the likeliest
- * others. */
+/* As in vLLM: null for the first token; for each other token an object {"ID": {...}} with the token
+ * itself and the likeliest alternatives. */
 static void add_prompt_logprobs(struct json_writer *w, const struct api_prompt_logprobs *logprobs)
 {
     if (!logprobs || !logprobs->tokens) return;
@@ -137,7 +137,7 @@ static void add_prompt_logprobs(struct json_writer *w, const struct api_prompt_l
 
 /* ---- shared by objects and chunks ---- */
 
-/* Writes an object up to its first choice. */
+/* Writes the members before the first choice. */
 static void open_reply(struct json_writer *w, const struct api_reply *reply, const char *object)
 {
     json_open_object(w);
@@ -151,7 +151,7 @@ static void open_reply(struct json_writer *w, const struct api_reply *reply, con
     json_open_array(w);
 }
 
-/* NULL while the choice continues; it has no stop_reason then. */
+/* While the choice continues, `end` is NULL and there is no stop_reason. */
 static void add_finish_reason(struct json_writer *w, const struct api_end *end)
 {
     if (!end) {
@@ -243,7 +243,7 @@ struct json_writer reply_open(struct buf *out, const struct api_reply *reply)
     return w;
 }
 
-/* Written under both names that clients read. */
+/* Writes the thought under both names that clients read. */
 static void add_thinking(struct json_writer *w, const char *text, size_t n)
 {
     json_write_key(w, "reasoning_content");
@@ -322,7 +322,7 @@ static struct json_writer open_sse_event(struct buf *out, const struct api_reply
     return w;
 }
 
-/* Writes a chunk up to the new part of its only choice. */
+/* Begins a chunk with one choice; the caller writes the choice's new part. */
 static struct json_writer open_chunk(struct buf *out, const struct api_reply *reply, int index)
 {
     struct json_writer w = open_sse_event(out, reply);

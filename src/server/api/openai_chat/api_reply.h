@@ -13,8 +13,8 @@ void reply_add_choice(struct json_writer *w, const struct api_reply *reply,
                       const struct api_choice *choice);
 void reply_close(struct json_writer *w, const struct api_usage *usage);
 
-/* Chunks: the role begins a choice, text and calls follow, then its end. Completions have no role
- * chunk. */
+/* Write chunks: for each choice its role, then thoughts, text and calls, then its end. Completions
+ * have no chunk for the role. */
 void reply_chunk_role(struct buf *out, const struct api_reply *reply, int index);
 void reply_chunk_thinking(struct buf *out, const struct api_reply *reply, int index,
                           const char *text, size_t n);
@@ -27,12 +27,12 @@ void reply_chunk_end(struct buf *out, const struct api_reply *reply, int index,
 void reply_chunk_usage(struct buf *out, const struct api_reply *reply,
                        const struct api_usage *usage);
 void reply_done(struct buf *out);
-/* An error after the stream has begun. */
+/* Writes an error after the stream has begun. */
 void reply_chunk_error(struct buf *out, const struct api_error *error);
-/* A comment line, which clients ignore. */
+/* Writes a comment line, which clients ignore. */
 void reply_comment(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Array values for other replies. */
+/* Write arrays. */
 void reply_write_ids(struct json_writer *w, const int *ids, size_t n);
 void reply_write_images(struct json_writer *w, const ey_image_usage *images, size_t n);
 

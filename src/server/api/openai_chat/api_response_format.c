@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the fields of chat that constrain an answer. Values are checked here; everything expensive
- * waits until the whole request was found valid. */
+/* Reads the fields of chat that constrain an answer. The grammar is compiled later, when the whole
+ * request has been found valid. */
 #include "server/api/openai_chat/api_response_format.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static bool accept_member(const struct api_reading *r, struct answer_format *for
 
 /* ---- response_format ---- */
 
-/* Reads {name, schema, strict, description}. Answers are always strict. */
+/* Reads {name, schema, strict, description}. `strict` has no effect: answers always match. */
 static bool read_json_schema(const struct api_reading *r, struct answer_format *format,
                              const struct field_path *path, json_object *value)
 {
@@ -82,7 +82,7 @@ static bool read_json_schema(const struct api_reading *r, struct answer_format *
            format_choose(r, format, FORMAT_SCHEMA, schema_path.text, schema);
 }
 
-/* llama.cpp's form has a schema, and instructor-js sends it. */
+/* In llama.cpp's form, which instructor-js sends, json_object may have a schema. */
 static bool read_json_mode(const struct api_reading *r, struct answer_format *format,
                            const struct field_path *whole, json_object *value)
 {
@@ -118,8 +118,8 @@ bool format_read_response(const struct api_reading *r, struct answer_format *for
 
 /* ---- structured_outputs ---- */
 
-/* Ignores options about whitespace and fallbacks: whitespace is at most one blank, and there is no
- * fallback. */
+/* Options about white space are refused: it is always at most one blank. disable_fallback is
+ * accepted, because there is no fallback. */
 static const struct {
     const char *name;
     bool (*read)(const struct api_reading *r, struct answer_format *format, const char *path,

@@ -14,8 +14,8 @@ bool format_read_regex(const struct api_reading *r, struct answer_format *format
                        json_object *value);
 bool format_read_choice(const struct api_reading *r, struct answer_format *format, const char *path,
                         json_object *value);
-/* Reads "required", a named function or allowed_tools. `tools` were read before; tools that are not
- * allowed are also removed from the prompt. */
+/* Reads "required", a named function or allowed_tools. `tools` must have been read. Tools that
+ * allowed_tools does not list are removed from the prompt. */
 bool format_read_tool_choice(const struct api_reading *r, struct answer_format *format,
                              const char *path, json_object *value, const struct api_tools *tools);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* OpenAI's chat and completions in vLLM's variant, and vLLM's routes that count tokens. */
+/* OpenAI's chat and completions with vLLM's extensions, and vLLM's routes that count tokens. */
 #ifndef EY_SERVER_OPENAI_DIALECT_H
 #define EY_SERVER_OPENAI_DIALECT_H
 

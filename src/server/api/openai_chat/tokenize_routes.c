@@ -56,8 +56,8 @@ static void reply_tokens(struct completion *a, struct exchange *x, const int *id
     buf_free(&out);
 }
 
-/* Checks given ids, because the engine refuses image tokens, in pieces of at most an answer's
- * prompt. */
+/* Checks that the engine accepts the ids: it refuses image tokens. The ids are checked in pieces
+ * that are short enough for a prompt. */
 static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err *e)
 {
     size_t most = (size_t)ey_engine_describe(engine).max_model_len - 1;
@@ -72,7 +72,7 @@ static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err 
     return true;
 }
 
-/* A prompt that is too long for an answer can still be counted. */
+/* Counts the tokens of a text that is too long for a prompt. */
 static bool tokenize_long(struct completion *a, struct exchange *x, const struct api_prompt *prompt)
 {
     int *ids = NULL;
@@ -85,8 +85,8 @@ static bool tokenize_long(struct completion *a, struct exchange *x, const struct
     return ok || api_fail_engine(&a->error, a->engine, "prompt", &e);
 }
 
-/* Charges tokenizing n bytes, at most one token each: ids, their JSON, and the tokenizer's memory.
- * Small texts are free. On an error, answers the exchange and returns false. */
+/* Charges the tokenization of n bytes, which give at most n tokens: ids, their JSON, and the
+ * tokenizer's memory. Small texts are free. On an error, answers the exchange and returns false. */
 static bool charge_tokens(struct exchange *x, size_t n)
 {
     enum { TOKEN_BYTES = 24, FREE_BYTES = 64 << 10 };
@@ -170,7 +170,7 @@ static bool reply_rendered(struct completion *a, struct exchange *x)
 
 /* ---- llama.cpp's forms ---- */
 
-/* Whether the text is a special token, which the detokenizer drops. */
+/* Whether the text is one of the special tokens, which the detokenizer drops. */
 static bool is_special_text(const char *text)
 {
     size_t n = strlen(text);
