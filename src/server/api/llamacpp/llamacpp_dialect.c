@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /completion: a prompt as it stands, its answer with counts and times. */
+/* POST /completion: takes a prompt without a chat template; the answer has counts and times. */
 #include "server/api/llamacpp/llamacpp_dialect.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* State of a stream: what its last event repeats. */
+/* The state of a stream, for its last event. */
 struct llamacpp_state {
     int64_t predicted;
     ey_finish finish;
@@ -22,7 +22,7 @@ struct llamacpp_state {
 
 /* ---- requests ---- */
 
-/* 0 means to cache the prompt without an answer; here an answer has at least one token. */
+/* In llama.cpp, 0 caches the prompt without an answer; here an answer has at least one token. */
 static bool read_completion_length(struct api_parser *p, const char *path, json_object *value)
 {
     int64_t got;
@@ -53,7 +53,7 @@ static bool read_n_probs(struct api_parser *p, const char *path, json_object *va
     return true;
 }
 
-/* Probabilities after sampling are not kept. */
+/* Only the probabilities before sampling are known. */
 static bool read_post_sampling(struct api_parser *p, const char *path, json_object *value)
 {
     bool wanted;
@@ -214,7 +214,7 @@ static void open_completion(struct json_writer *w, const struct api_choice *answ
     add_probabilities(w, &answer->logprobs);
 }
 
-/* Writes those settings of the answer that clients read. */
+/* Writes the settings of the answer that clients read. */
 static void add_completion_settings(struct json_writer *w, const ey_request *request)
 {
     json_write_key(w, "generation_settings");
@@ -280,7 +280,7 @@ static void write_completion_whole(struct buf *out, struct api_reply *reply,
 
 /* ---- a stream ---- */
 
-/* Clients drop chunks without the two counts. */
+/* Clients drop chunks that lack one of the two counts. */
 static void write_completion_text(struct buf *out, struct api_reply *reply,
                                   const struct api_event *event)
 {
@@ -327,7 +327,7 @@ static void write_completion_event(struct buf *out, struct api_reply *reply,
     switch (event->type) {
     case API_EVENT_OPEN:
     case API_EVENT_START:
-    case API_EVENT_CALL: break; /* it has no tools */
+    case API_EVENT_CALL: break; /* the route has no tools */
     case API_EVENT_THINKING:
     case API_EVENT_TEXT: write_completion_text(out, reply, event); break;
     case API_EVENT_END: keep_completion_end(reply->state, event->end); break;

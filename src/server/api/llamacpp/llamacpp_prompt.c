@@ -13,7 +13,7 @@ struct prompt_images {
     json_object *list; /* NULL: none */
     struct field_path path;
     size_t n, n_used;
-    bool by_id; /* the list is image_data, else multimodal_data */
+    bool by_id; /* the list is image_data; otherwise it is multimodal_data */
     bool used[EY_MAX_IMAGES];
 };
 
@@ -24,7 +24,7 @@ struct image_marker {
 
 /* ---- markers ---- */
 
-/* Returns the number of the image with this id, images->n if there is none. */
+/* Returns the index of the image with this id, or images->n if there is none. */
 static size_t find_image_id(const struct prompt_images *images, long id)
 {
     size_t i = 0;
@@ -35,7 +35,7 @@ static size_t find_image_id(const struct prompt_images *images, long id)
     return i;
 }
 
-/* Brackets whose id no image has are text. */
+/* A marker whose id belongs to no image is plain text. */
 static struct image_marker find_id_marker(const struct prompt_images *images, const char *text,
                                           const char *end)
 {
@@ -67,7 +67,7 @@ static struct image_marker find_image_marker(const struct prompt_images *images,
 
 /* ---- parts ---- */
 
-/* Several prompts may use the same image, whose text must last until the last of them is read. */
+/* Several prompts may use the same image, so all but the last reference must leave its text. */
 static void share_image_text(struct image_refs *refs, const char *text)
 {
     for (size_t i = 0; i < refs->n; i++)
@@ -115,12 +115,12 @@ static bool add_prompt_image(struct api_parser *p, struct prompt_images *images,
 static bool fail_image_count(const struct api_reading *r, const struct prompt_images *images)
 {
     return api_fail(r->error, images->path.text,
-                    "%s has %zu images, and the prompt does not have one %s for each",
+                    "%s has %zu images, but the prompt does not have exactly one %s for each",
                     images->path.text, images->n,
                     images->by_id ? ID_MARKER "ID]" : API_MEDIA_MARKER);
 }
 
-/* Replaces each marker by its image; each image must have exactly one. */
+/* Replaces each marker by its image. Each image must have exactly one marker. */
 static bool read_text_with_images(struct api_parser *p, struct prompt_images *images,
                                   const char *text, size_t n, struct api_prompt *out)
 {
@@ -179,12 +179,12 @@ static bool read_prompt_object(struct api_parser *p, const struct field_path *pa
     return read_prompt_text(p, &text, given, &images, out);
 }
 
-/* Fails for images that no text can refer to. */
+/* Fails for image_data beside a prompt that is no string. */
 static bool fail_image_data(const struct api_reading *r, const struct prompt_images *images)
 {
     return api_fail(r->error, images->path.text,
-                    "image_data goes with a prompt that is a string with [img-ID]; an object has "
-                    "its images in multimodal_data, and token ids have none");
+                    "image_data needs a prompt that is a string with [img-ID]; an object takes its "
+                    "images from multimodal_data, and token ids cannot have images");
 }
 
 static bool read_one_prompt(struct api_parser *p, const struct field_path *path, json_object *value,

@@ -5,8 +5,8 @@
 
 #include "server/api/common/api_parser.h"
 
-/* Reads `prompt` with its images: those of multimodal_data replace API_MEDIA_MARKER in order; those
- * of the request's image_data, the older form, replace [img-ID]. */
+/* Reads `prompt` with its images. Images of multimodal_data replace the texts API_MEDIA_MARKER in
+ * order; images of image_data, an older field of the request, replace the texts [img-ID]. */
 api_field_fn read_llamacpp_prompt;
 
 #endif
