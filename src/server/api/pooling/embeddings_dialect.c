@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/embeddings: OpenAI's `input`, vLLM's `messages`, llama.cpp's `content`, which has its
- * own form of answer. */
+/* POST /v1/embeddings: OpenAI's `input`, vLLM's `messages`, or llama.cpp's `content`, for which the
+ * answer has llama.cpp's form. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -48,7 +48,7 @@ static bool read_embd_normalize(struct api_parser *p, const char *path, json_obj
     if (!field_int(&p->reading, path, value, -1, 2, &got)) return false;
     p->reading.out->request.raw_vector = got < 0;
     return got == 2 || got == -1 ||
-           api_fail_field(p->reading.error, path, "2 (length 1) or -1 (as it is)", value);
+           api_fail_field(p->reading.error, path, "2 (Euclidean norm) or -1 (none)", value);
 }
 
 /* ---- input ---- */
@@ -73,7 +73,7 @@ static bool read_each_input(struct api_parser *p, const struct field_path *path,
     return true;
 }
 
-/* An array of numbers is one prompt; an array of anything else has one input per item. */
+/* An array of numbers is one prompt; of any other array, each item is one input. */
 static bool read_inputs(struct api_parser *p, json_object *value)
 {
     const struct field_path path = field_root("input");
@@ -98,7 +98,8 @@ static bool read_instruction_message(struct api_parser *p, const struct field_pa
     if (!pooling_read_parts(p, path, value, &parts)) return false;
     if (parts.n != 1 || parts.part->type != EY_PART_TEXT)
         return api_fail(p->reading.error, path->text,
-                        "%s: a system message is one text, the instruction", path->text);
+                        "%s: a system message must be one text, which is the instruction",
+                        path->text);
     p->reading.out->instruction = parts.part->bytes;
     p->reading.out->n_instruction = parts.part->n_bytes;
     return true;
@@ -111,8 +112,8 @@ static bool read_parts_message(struct api_parser *p, const struct field_path *pa
     return pooling_read_parts(p, path, value, &parts) && pooling_append_parts(p, all, &parts);
 }
 
-/* The messages make one input. An empty final turn of the assistant, as in vLLM's examples, is
- * ignored. */
+/* All messages together are one input. An empty message of the assistant, with which vLLM's
+ * examples end, is ignored. */
 static bool read_input_message(struct api_parser *p, const struct field_path *path,
                                json_object *message, struct pooling_parts *all)
 {
@@ -150,8 +151,8 @@ static bool is_blank_byte(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Removes markers and surrounding whitespace-only text, and counts the markers. Fails with NULL
- * without memory. */
+/* Removes the markers and the white space around them, and counts the markers. Returns NULL if
+ * memory runs out. */
 static char *text_without_markers(struct arena *arena, const char *text, size_t *n, size_t *markers)
 {
     char *out = arena_alloc(arena, *n + 1);

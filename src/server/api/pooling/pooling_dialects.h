@@ -9,7 +9,7 @@
 enum embeddings_kind { EMBEDDINGS_OPENAI, EMBEDDINGS_LLAMACPP };
 enum scoring_kind { SCORING_RERANK, SCORING_SCORE };
 
-extern const struct api_dialect embeddings_dialects[]; /* by kind, as is the next */
-extern const struct api_dialect scoring_dialects[];
+extern const struct api_dialect embeddings_dialects[]; /* by embeddings_kind */
+extern const struct api_dialect scoring_dialects[];    /* by scoring_kind */
 
 #endif

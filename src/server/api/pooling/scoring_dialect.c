@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/rerank (Cohere's, Jina's and vLLM's form, or TEI's) and vLLM's /v1/score. With an
- * embedding model, scores are cosines. */
+/* POST /v1/rerank (Cohere's, Jina's and vLLM's form, or TEI's) and vLLM's /v1/score. The scores of
+ * an embedding model are cosine similarities. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +23,9 @@ struct scored_side {
 };
 
 struct scoring_form {
-    struct scored_side left,
-        right;   /* queries and documents; left[n], or one for all on the right */
-    bool cosine; /* embedding model: the left prompts come first, then the right ones */
+    struct scored_side left;  /* queries: one, or as many as documents */
+    struct scored_side right; /* documents */
+    bool cosine; /* embedding model: the prompts are all left items, then all right items */
     bool tei;    /* TEI's form: a bare list of "score" and "text" */
     bool hides_documents;
     int64_t top_n; /* 0: all */
@@ -78,7 +78,7 @@ static bool read_side(struct api_parser *p, const char *name, json_object *value
     return true;
 }
 
-/* Finds the first of the names in the request. */
+/* Reads the first of the named fields that the request has. */
 static bool read_named_side(struct api_parser *p, const char *const *names, size_t n, size_t most,
                             struct scored_side *out)
 {
@@ -89,7 +89,7 @@ static bool read_named_side(struct api_parser *p, const char *const *names, size
     return api_fail_value(p->reading.error, names[0], "%s is missing", names[0]);
 }
 
-/* Pairs left item i with right item i, or one left item with all on the right. */
+/* The left item that is compared with right item i. */
 static const struct pooling_parts *left_of(const struct scored_side *left, size_t i)
 {
     return &left->item[left->n == 1 ? 0 : i];
@@ -99,8 +99,9 @@ static bool check_sides(const struct api_reading *r, const struct scoring_form *
 {
     return form->left.n == 1 || form->left.n == form->right.n ||
            api_fail(r->error, form->right.name,
-                    "%s has %zu items and %s %zu: give one on the left, or as many on both sides",
-                    form->left.name, form->left.n, form->right.name, form->right.n);
+                    "%s has %zu items and %s has %zu; %s must have one item, or as many as %s",
+                    form->left.name, form->left.n, form->right.name, form->right.n, form->left.name,
+                    form->right.name);
 }
 
 static bool add_pairs(struct api_parser *p, const struct scoring_form *form)
@@ -219,7 +220,7 @@ static int compare_scored_items(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Sorts by descending score. Fails with NULL without memory. */
+/* Returns the items by descending score; *n of them are wanted. Returns NULL if memory runs out. */
 static struct scored_item *ranked(const struct scoring_form *form, const struct api_choice *choices,
                                   size_t *n)
 {
@@ -277,7 +278,7 @@ static void add_scoring_usage(struct json_writer *w, const struct api_usage *usa
     json_close_object(w);
 }
 
-/* Cohere's clients require it. */
+/* Cohere's clients require this member. */
 static void add_rerank_meta(struct json_writer *w)
 {
     json_write_key(w, "meta");
