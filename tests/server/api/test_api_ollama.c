@@ -356,7 +356,9 @@ static void keep_alive_is_parsed(void **state)
                 {"\"0\"", 0},
                 {"\"-1\"", INFINITY},
                 {"\"1.5h\"", 5400},
-                {"2.5", 2.5}};
+                {"2.5", 2.5},
+                {"1e300", INFINITY},
+                {"\"9999999999h\"", INFINITY}};
     static const char *const bad[] = {"true",    "\"\"", "\"x\"", "\"5 m\"",
                                       "\"5m3\"", "[]",   "\"5y\""};
     (void)state;

@@ -265,6 +265,7 @@ static bool read_duration(const char *text, double *out)
 bool ollama_read_keep_alive(json_object *request, bool *given, double *seconds,
                             struct api_error *error)
 {
+    const double century = 100 * 365.25 * 86400;
     json_object *value = json_member(request, "keep_alive");
     *given = value != NULL;
     *seconds = 0;
@@ -277,6 +278,7 @@ bool ollama_read_keep_alive(json_object *request, bool *given, double *seconds,
     if (!ok || isnan(*seconds))
         return api_fail_field(error, "keep_alive", "a number of seconds or a duration like \"5m\"",
                               value);
-    if (*seconds < 0) *seconds = INFINITY;
+    if (*seconds < 0 || *seconds > century)
+        *seconds = INFINITY; /* so that clocks do not overflow */
     return true;
 }
