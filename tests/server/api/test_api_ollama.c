@@ -136,6 +136,9 @@ static void requests_of_clients(void **state)
          "user: 'hi'; stream t=2 k=0 seed=7 stop='x' note=num_ctx is 2048 (--max-model-len); "
          "temperature 9 was changed to 2; mirostat is not supported"},
         {OLLAMA_CHAT,
+         "{" HI ", \"options\": {\"mirostat\": 1, \"typical_p\": 1.0, \"tfs_z\": 0.5}}",
+         "user: 'hi'; stream note=tfs_z is not supported; mirostat is not supported"},
+        {OLLAMA_CHAT,
          "{" HI ", \"options\": {\"seed\": -1, \"repeat_penalty\": 1.5, "
          "\"repeat_last_n\": 0}}",
          "user: 'hi'; stream"},

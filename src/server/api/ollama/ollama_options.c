@@ -160,12 +160,23 @@ static bool set_think(struct api_parser *p, const char *name, json_object *value
     return json_member(p->json, name) || ollama_read_think(p, name, value);
 }
 
-static bool note_sampler(struct api_parser *p, const char *name, json_object *value)
+/* Notes a sampler that is missing here, unless the value is 0 or `off`, which disable it. */
+static bool note_unless_off(struct api_parser *p, const char *name, json_object *value, double off)
 {
     double number = 0;
     if (!option_number(&p->reading, name, value, &number)) return false;
-    if (number != 0 && number != 1) api_note(&p->reading, "%s is not supported", name);
+    if (number != 0 && number != off) api_note(&p->reading, "%s is not supported", name);
     return true;
+}
+
+static bool note_tail_sampler(struct api_parser *p, const char *name, json_object *value)
+{
+    return note_unless_off(p, name, value, 1);
+}
+
+static bool note_mirostat(struct api_parser *p, const char *name, json_object *value)
+{
+    return note_unless_off(p, name, value, 0); /* 1 and 2 are its versions */
 }
 
 /* In reading order: repeat_last_n changes the value of repeat_penalty. */
@@ -185,9 +196,9 @@ static const struct {
     {"repeat_last_n", set_repeat_last_n},
     {"presence_penalty", set_presence_penalty},
     {"frequency_penalty", set_frequency_penalty},
-    {"typical_p", note_sampler},
-    {"tfs_z", note_sampler},
-    {"mirostat", note_sampler},
+    {"typical_p", note_tail_sampler},
+    {"tfs_z", note_tail_sampler},
+    {"mirostat", note_mirostat},
     {"think", set_think},
 };
 
