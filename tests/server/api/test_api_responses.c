@@ -530,6 +530,23 @@ static void references_are_found_fast(void **state)
     responses_store_close(&store);
 }
 
+/* Clients that write absent members as null must find the ids that replace them. */
+static void kept_items_have_ids(void **state)
+{
+    struct answer a;
+    (void)state;
+    open_answer(
+        &a,
+        "{\"input\": [{\"role\": \"user\", \"content\": \"hi\", \"id\": null, \"type\": null}]}",
+        NULL);
+    const struct responses_request *own = a.request.own;
+    json_object *input = parsed(own->input), *item = json_object_array_get_idx(input, 0);
+    assert_true(json_object_is_type(json_member(item, "id"), json_type_string));
+    assert_string_equal(json_object_get_string(json_member(item, "type")), "message");
+    json_object_put(input);
+    close_answer(&a);
+}
+
 /* A response repeats tools and instructions, but only its output items can be referenced. */
 static void only_output_items_are_referred_to(void **state)
 {
@@ -565,6 +582,7 @@ int main(void)
                                        cmocka_unit_test(codes_of_errors),
                                        cmocka_unit_test(limits_of_the_store),
                                        cmocka_unit_test(references_are_found_fast),
+                                       cmocka_unit_test(kept_items_have_ids),
                                        cmocka_unit_test(only_output_items_are_referred_to)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -360,6 +360,8 @@ static void write_kept_item(struct json_writer *w, json_object *item)
     if (!json_member(item, "type")) json_add_string(w, "type", "message");
     json_object_object_foreach(item, key, value)
     {
+        if (!value && (!strcmp(key, "id") || !strcmp(key, "type")))
+            continue; /* null means absent */
         json_write_key(w, key);
         json_write_value(w, value);
     }
