@@ -120,7 +120,7 @@ static void probabilities_and_biases(void **state)
     api_request_free(&r);
 }
 
-/* The notes say that probabilities after sampling are not available. */
+/* Notes name the fields that have no effect. */
 static void ignored_fields_are_noted(void **state)
 {
     struct api_request r;
@@ -133,6 +133,28 @@ static void ignored_fields_are_noted(void **state)
     assert_true(parse_completion(&r, "{\"prompt\": \"x\", \"post_sampling_probs\": true}", &error));
     assert_int_equal(r.notes.size, 0);
     api_request_free(&r);
+    assert_true(parse_completion(&r,
+                                 "{\"prompt\": \"x\", \"return_tokens\": true, "
+                                 "\"t_max_predict_ms\": 0, \"response_fields\": [\"content\"]}",
+                                 &error));
+    assert_string_equal(r.notes.data, "return_tokens was ignored; response_fields was ignored");
+    api_request_free(&r);
+}
+
+static void a_bias_is_a_pair(void **state)
+{
+    static const char *const bodies[] = {"{\"prompt\": \"x\", \"logit_bias\": [[5]]}",
+                                         "{\"prompt\": \"x\", \"logit_bias\": [[5, 1, 2]]}",
+                                         "{\"prompt\": \"x\", \"logit_bias\": [5]}"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        struct api_request r;
+        struct api_error error = {0};
+        assert_false(parse_completion(&r, bodies[i], &error));
+        assert_string_equal(api_error_text(&error),
+                            "logit_bias[0] must be an array of a token id and a bias");
+        api_request_free(&r);
+    }
 }
 
 static void invalid_completions_are_refused(void **state)
@@ -265,6 +287,7 @@ int main(void)
                                        cmocka_unit_test(prompts_with_images),
                                        cmocka_unit_test(probabilities_and_biases),
                                        cmocka_unit_test(ignored_fields_are_noted),
+                                       cmocka_unit_test(a_bias_is_a_pair),
                                        cmocka_unit_test(invalid_completions_are_refused),
                                        cmocka_unit_test(answers),
                                        cmocka_unit_test(lists_of_answers),

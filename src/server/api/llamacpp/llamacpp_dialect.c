@@ -63,16 +63,24 @@ static bool read_post_sampling(struct api_parser *p, const char *path, json_obje
     return true;
 }
 
+/* Reads a field that has no effect here, and notes that. */
+static bool note_completion_field(struct api_parser *p, const char *path, json_object *value)
+{
+    if (!field_is_neutral(value)) api_note(&p->reading, "%s was ignored", path);
+    return true;
+}
+
 /* Reads [id, bias]; a bias of false means never. */
 static bool read_bias_pair(const struct api_reading *r, const struct field_path *path,
                            json_object *value, ey_logit_bias *out)
 {
     enum { LEAST = -100, MOST = 100 };
     const struct field_path id_path = field_item(path, 0), bias_path = field_item(path, 1);
-    size_t n;
     int64_t id;
-    if (!field_array(r, path->text, value, 2, 2, &n) ||
-        !field_int(r, id_path.text, json_object_array_get_idx(value, 0), 0,
+    if (!json_object_is_type(value, json_type_array) || json_object_array_length(value) != 2)
+        return api_fail_value(r->error, path->text, "%s must be an array of a token id and a bias",
+                              path->text);
+    if (!field_int(r, id_path.text, json_object_array_get_idx(value, 0), 0,
                    r->limits->vocab_size - 1, &id))
         return false;
     json_object *bias = json_object_array_get_idx(value, 1);
@@ -120,12 +128,12 @@ static const struct api_field fields[] = {
     {"logit_bias", 1, read_completion_bias},
     {"repeat_last_n", 1, accept_field},
     {"min_keep", 1, accept_field},
-    {"return_tokens", 1, accept_field},
+    {"return_tokens", 1, note_completion_field},
     {"cache_prompt", 1, accept_field},
     {"id_slot", 1, accept_field},
     {"samplers", 1, accept_field},
-    {"t_max_predict_ms", 1, accept_field},
-    {"response_fields", 1, accept_field},
+    {"t_max_predict_ms", 1, note_completion_field},
+    {"response_fields", 1, note_completion_field},
     {"timings_per_token", 1, accept_field},
     {"post_sampling_probs", 1, read_post_sampling}, /* after n_probs */
     {"image_data", 1, accept_field},                /* read with the prompt */
