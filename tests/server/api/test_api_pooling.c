@@ -170,6 +170,31 @@ static void pairs_are_read(void **state)
     expect(score, EY_TASK_RERANK, "{\"data_1\": \"q\", \"data_2\": \"a\"}", "q?a");
 }
 
+/* Scores are never logits, and a note says so. */
+static void requests_for_logits_are_noted(void **state)
+{
+    static const struct {
+        ey_task task;
+        const char *more, *note;
+    } cases[] = {{EY_TASK_RERANK, "\"raw_scores\": true", "raw_scores was ignored"},
+                 {EY_TASK_RERANK, "\"use_activation\": false", "use_activation was ignored"},
+                 {EY_TASK_RERANK, "\"raw_scores\": false, \"use_activation\": true", NULL},
+                 {EY_TASK_EMBED, "\"raw_scores\": true", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char body[128];
+        struct api_request r;
+        snprintf(body, sizeof(body), "{\"query\": \"q\", \"documents\": [\"a\"], %s}",
+                 cases[i].more);
+        must_parse(&r, &scoring_dialects[SCORING_RERANK], cases[i].task, body);
+        if (cases[i].note)
+            assert_non_null(r.notes.data ? strstr(r.notes.data, cases[i].note) : NULL);
+        else
+            assert_int_equal(r.notes.size, 0);
+        api_request_free(&r);
+    }
+}
+
 /* The error of an unreadable image names its field, wherever the prompt puts the image. */
 static void images_keep_their_place(void **state)
 {
@@ -355,6 +380,7 @@ int main(void)
         cmocka_unit_test(options_are_read),
         cmocka_unit_test(ollama_is_read),
         cmocka_unit_test(pairs_are_read),
+        cmocka_unit_test(requests_for_logits_are_noted),
         cmocka_unit_test(images_keep_their_place),
         cmocka_unit_test(invalid_pooling_requests_are_refused),
         cmocka_unit_test(vectors_are_written),

@@ -51,6 +51,26 @@ static bool read_return_documents(struct api_parser *p, const char *path, json_o
     return true;
 }
 
+/* Notes a request for a reranker's logits, which are not kept; cosines have none. */
+static bool note_logits(const struct api_reading *r, const char *path, bool wanted)
+{
+    if (wanted && r->limits->task == EY_TASK_RERANK)
+        api_note(r, "%s was ignored: scores are from 0 to 1, not logits", path);
+    return true;
+}
+
+static bool read_raw_scores(struct api_parser *p, const char *path, json_object *value)
+{
+    bool given;
+    return field_bool(&p->reading, path, value, &given) && note_logits(&p->reading, path, given);
+}
+
+static bool read_use_activation(struct api_parser *p, const char *path, json_object *value)
+{
+    bool given;
+    return field_bool(&p->reading, path, value, &given) && note_logits(&p->reading, path, !given);
+}
+
 static bool read_template_arguments(struct api_parser *p, const char *path, json_object *value)
 {
     const struct field_path whole = field_root(path), name = field_member(&whole, "instruction");
@@ -148,8 +168,8 @@ static const struct api_field fields[] = {
     {"return_text", RERANK, read_return_documents},
     {"max_tokens_per_doc", RERANK, accept_field},
     {"rank_fields", RERANK, accept_field},
-    {"raw_scores", RERANK, accept_field},
-    {"use_activation", EITHER, accept_field},
+    {"raw_scores", RERANK, read_raw_scores},
+    {"use_activation", EITHER, read_use_activation},
     {"priority", EITHER, accept_field},
     {"user", EITHER, accept_field},
     {"query", RERANK, accept_field},
