@@ -10,6 +10,11 @@
 /* The type and the code of the error for an unknown previous_response_id. */
 #define RESPONSES_PREVIOUS_GONE "previous_response_not_found"
 
+/* The message for a reference to an unknown item. */
+#define RESPONSES_ITEM_GONE                                                                   \
+    "Item with id '%.60s' not found. Items are kept for a while only; send the item itself, " \
+    "or set store to false."
+
 /* Kinds of requests, one per route. */
 enum responses_kind { RESPONSES_CREATE, RESPONSES_COUNT };
 

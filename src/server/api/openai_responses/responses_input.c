@@ -251,9 +251,7 @@ static bool fail_reference(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *item)
 {
     (void)list;
-    return api_fail(p->reading.error, path->text,
-                    "Item with id '%.60s' not found. Items are kept for a while only; send the "
-                    "item itself, or set store to false.",
+    return api_fail(p->reading.error, path->text, RESPONSES_ITEM_GONE,
                     json_object_get_string(json_member(item, "id")));
 }
 

@@ -36,6 +36,13 @@ static void find_owner(const struct server *server, struct exchange *x, unsigned
 
 /* ---- references ---- */
 
+static bool fail_response_memory(struct completion *a, struct exchange *x)
+{
+    api_fail_memory(&a->error);
+    completion_fail(a, x);
+    return false;
+}
+
 /* Appends the items of a JSON array, or of a response's output, to `out`. */
 static bool append_stored(struct completion *a, struct exchange *x, json_object *out,
                           const char *text, bool is_response)
@@ -52,11 +59,7 @@ static bool append_stored(struct completion *a, struct exchange *x, json_object 
         if (!ok) json_object_put(item);
     }
     json_object_put(whole);
-    if (!ok) {
-        api_fail_memory(&a->error);
-        completion_fail(a, x);
-    }
-    return ok;
+    return ok || fail_response_memory(a, x);
 }
 
 static bool fail_gone(struct completion *a, struct exchange *x, const char *id)
@@ -111,17 +114,20 @@ static bool resolve_previous(struct completion *a, struct exchange *x)
 {
     struct responses_state *s = a->reply.state;
     json_object *json = api_request_json(&a->request),
-                *value = json_member(json, "previous_response_id"), *items = NULL;
+                *value = json_member(json, "previous_response_id");
     if (!value) return true;
     const char *id = json_object_is_type(value, json_type_string) ? json_object_get_string(value)
                                                                   : "";
     if (!id[0] || strlen(id) >= sizeof(s->previous_id)) return fail_gone(a, x, id);
     snprintf(s->previous_id, sizeof(s->previous_id), "%s", id);
     struct stored_link *link = calloc(RESPONSES_STORE_COUNT, sizeof(*link));
+    json_object *items = json_object_new_array();
     size_t n = link ? collect_kept(a, s->previous_id, link) : 0;
-    bool ok = n ? (items = json_object_new_array()) && append_conversation(a, x, items, link, n) &&
-                      json_object_object_add(json, "previous_response_id", items) == 0
-                : fail_gone(a, x, s->previous_id);
+    bool ok = !link || !items ? fail_response_memory(a, x)
+              : n             ? append_conversation(a, x, items, link, n)
+                              : fail_gone(a, x, s->previous_id);
+    if (ok && json_object_object_add(json, "previous_response_id", items) != 0)
+        ok = fail_response_memory(a, x);
     if (!ok) json_object_put(items);
     free(link);
     return ok;
@@ -186,10 +192,7 @@ static bool resolve_item_references(struct completion *a, struct exchange *x)
         json_object_put(found);
         char param[64], message[256];
         snprintf(param, sizeof(param), "input[%zu]", i);
-        snprintf(message, sizeof(message),
-                 "Item with id '%.60s' not found. Items are kept for a while only; send the item "
-                 "itself, or set store to false.",
-                 name);
+        snprintf(message, sizeof(message), RESPONSES_ITEM_GONE, name);
         api_fail_status(&a->error, 404, param, message);
         completion_fail(a, x);
         return false;
