@@ -167,7 +167,7 @@ static void stream_pull(struct exchange *x, struct model_pull *pull, const ey_er
 static void reply_pull(struct exchange *x, struct model_pull *pull, ey_err *e)
 {
     struct buf out = buf_with_max(MAX_PULL_LINES);
-    struct pull_status status = {.stage = PULL_FAILED};
+    struct pull_status status = {.stage = pull ? PULL_ASKING : PULL_FAILED};
     if (!pull) status.error = *e;
     while (pull && !exchange_abandoned(x)) {
         status = model_pull_wait(pull, PULL_WAIT_MS);
