@@ -149,6 +149,34 @@ static void ollama_is_read(void **state)
     expect(old, EY_TASK_EMBED, "{\"prompt\": \"a\", \"options\": {}}", "a");
 }
 
+/* Overwrites what earlier calls left on the stack. */
+static void overwrite_stack(void)
+{
+    volatile char bytes[64 << 10];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = 'x';
+}
+
+/* Errors of the engine name the field of the prompts long after it was read. */
+static void prompts_know_their_field(void **state)
+{
+    static const struct {
+        enum ollama_kind kind;
+        const char *body, *name;
+    } cases[] = {{OLLAMA_EMBED, "{\"input\": \"a\", \"images\": [\"" GIF "\"]}", "input"},
+                 {OLLAMA_EMBED, "{\"input\": [\"a\"]}", "input"},
+                 {OLLAMA_EMBEDDINGS, "{\"prompt\": \"a\", \"images\": [\"" GIF "\"]}", "prompt"},
+                 {OLLAMA_EMBEDDINGS, "{\"prompt\": \"a\"}", "prompt"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct api_request r;
+        must_parse(&r, &ollama_dialects[cases[i].kind], EY_TASK_EMBED, cases[i].body);
+        overwrite_stack();
+        assert_string_equal(r.prompts_name, cases[i].name);
+        api_request_free(&r);
+    }
+}
+
 static void pairs_are_read(void **state)
 {
     const struct api_dialect *rerank = &scoring_dialects[SCORING_RERANK],
@@ -379,6 +407,7 @@ int main(void)
         cmocka_unit_test(embeddings_are_read),
         cmocka_unit_test(options_are_read),
         cmocka_unit_test(ollama_is_read),
+        cmocka_unit_test(prompts_know_their_field),
         cmocka_unit_test(pairs_are_read),
         cmocka_unit_test(requests_for_logits_are_noted),
         cmocka_unit_test(images_keep_their_place),

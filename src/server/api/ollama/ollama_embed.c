@@ -41,6 +41,12 @@ static bool read_embed_text(struct api_parser *p, const struct field_path *path,
     return pooling_read_parts(p, path, value, &parts) && pooling_add_input(p, &parts, NULL);
 }
 
+/* The field of the input, as a text that outlives the request. */
+static const char *input_field(const struct api_parser *p)
+{
+    return p->reading.out->kind == OLLAMA_EMBEDDINGS ? "prompt" : "input";
+}
+
 /* Reads one input: its images and an optional text. */
 static bool read_embed_images(struct api_parser *p, const struct field_path *path,
                               json_object *value, json_object *images)
@@ -49,7 +55,7 @@ static bool read_embed_images(struct api_parser *p, const struct field_path *pat
     if (value && !json_object_is_type(value, json_type_string))
         return api_fail(p->reading.error, path->text,
                         "images can only be given with one text, not with a list");
-    return pooling_open_prompts(p, path->text, 1) &&
+    return pooling_open_prompts(p, input_field(p), 1) &&
            (field_is_neutral(value) || pooling_read_parts(p, path, value, &parts)) &&
            pooling_read_images(p, "images", images, &parts) && pooling_add_input(p, &parts, NULL);
 }
@@ -71,13 +77,13 @@ static bool read_embed_list(struct api_parser *p, const struct field_path *path,
 static bool read_embed_input(struct api_parser *p)
 {
     const bool old = p->reading.out->kind == OLLAMA_EMBEDDINGS;
-    const struct field_path path = field_root(old ? "prompt" : "input");
+    const struct field_path path = field_root(input_field(p));
     json_object *value = json_member(p->json, path.text), *images = json_member(p->json, "images");
     if (!field_is_neutral(images)) return read_embed_images(p, &path, value, images);
     if (!value || field_text_is(value, "")) return true;
     if (!old && json_object_is_type(value, json_type_array))
         return read_embed_list(p, &path, value);
-    return pooling_open_prompts(p, old ? "prompt" : "input", 1) && read_embed_text(p, &path, value);
+    return pooling_open_prompts(p, input_field(p), 1) && read_embed_text(p, &path, value);
 }
 
 bool ollama_read_embed(struct api_parser *p)
