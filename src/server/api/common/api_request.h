@@ -15,13 +15,13 @@
 struct api_dialect;
 struct image_ref;
 
-/* A prompt of a completion: plain text or token ids. */
+/* A prompt without a conversation: text, token ids, parts, or an input of a pooling model. */
 struct api_prompt {
     const char *text; /* NULL for ids */
     size_t n_text;
     const int *ids;
     size_t n_ids;
-    const ey_part *parts; /* [n_parts] texts and images as they stand; NULL: one of the above */
+    const ey_part *parts; /* [n_parts] texts and images, not rendered; NULL: one of the above */
     size_t n_parts;
     const ey_pooling_input *input; /* for a vector or a score; NULL: one of the above */
     bool finished;                 /* a rendered prompt: its special tokens are parsed */
@@ -52,8 +52,8 @@ struct api_request {
     bool length_given;          /* the client set request.max_tokens */
     bool hides_thinking;        /* thoughts are counted but not sent */
     bool loops_asked;           /* the client set request.loop_guard */
-    bool token_strings;         /* tokenize: also return the tokens' texts */
-    bool token_pieces;          /* or the text with each id */
+    bool token_strings;         /* tokenize: also return the list of the tokens' texts */
+    bool token_pieces;          /* tokenize: return each id with its text */
     struct api_prompt *prompts; /* [n_prompts] of a completion or tokenization, or the ids to
                                    detokenize; chats have messages instead */
     size_t n_prompts;

@@ -19,7 +19,7 @@ struct image_ref {
     size_t index;       /* if holder is an array (member is NULL) */
     const char *url;    /* a data:, http: or file: URL, or bare base64 */
     size_t n_url;
-    bool base64;       /* bare */
+    bool base64;       /* the text is bare base64 */
     bool shared;       /* a later reference reads the same text, which stays until then */
     bool document;     /* it may be a PDF or TIFF, each page of which becomes an image */
     size_t first, n;   /* its images among the request's, once they are loaded */

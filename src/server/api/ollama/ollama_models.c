@@ -319,7 +319,8 @@ static void write_show(struct json_writer *w, struct completion *a, struct excha
     struct model_status status = model_manager_status(server->model_manager, model);
     const char *agent = exchange_request_header(x, "User-Agent"),
                *origin = model_origin(server, model), *slash = strrchr(origin, '/');
-    bool copilot = agent && strncmp(agent, "GitHubCopilotChat", 17) == 0; /* shows the basename */
+    /* Copilot shows the basename to its users. */
+    bool copilot = agent && strncmp(agent, "GitHubCopilotChat", 17) == 0;
     char modelfile[EY_MAX_PATH + 16];
     int context = served_context(&status, &card);
     snprintf(modelfile, sizeof(modelfile), "FROM %.4000s\n", origin);

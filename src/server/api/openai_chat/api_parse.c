@@ -408,7 +408,7 @@ static const struct api_field fields[] = {
     {"echo", TEXT, read_echo},
     {"max_tokens", CHAT, read_chat_length},
     {"max_tokens", TEXT, read_completion_tokens},
-    {"max_completion_tokens", CHAT, read_max_tokens}, /* wins */
+    {"max_completion_tokens", CHAT, read_max_tokens}, /* after max_tokens, so it wins */
     {"min_tokens", ASK, read_min_tokens},
     {"temperature", ASK, read_temperature},
     {"top_p", ASK, read_top_p},
@@ -488,7 +488,7 @@ static const struct api_field fields[] = {
     {"chat_template_kwargs", TALK, read_template_options},
     {"reasoning_budget_tokens", CHAT, read_thinking_budget},
     {"thinking_budget_tokens", CHAT, read_thinking_budget},
-    {"thinking_token_budget", CHAT, read_thinking_budget}, /* wins */
+    {"thinking_token_budget", CHAT, read_thinking_budget}, /* the last one wins */
     {"include_reasoning", CHAT, read_include_reasoning},
     {"repetition_detection", ASK, read_repetition_detection},
     {"mm_processor_kwargs", TALK, read_mm_processor},

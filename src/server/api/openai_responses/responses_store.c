@@ -81,7 +81,7 @@ static size_t whole_pages(size_t n_bytes)
 static const char item_mark[] = "{\"id\":\"";
 
 /* Stores the offsets of the output's items in offset[], unless it is NULL, and returns their
- * number. No text can look like the begin of an item, because quotes in texts are escaped. */
+ * number. No text can look like the beginning of an item, because quotes in texts are escaped. */
 static size_t find_items(const char *response, uint32_t *offset)
 {
     const char *at = strstr(response, "\"output\":["),

@@ -330,7 +330,7 @@ static void write_rerank(struct buf *out, struct api_reply *reply, const struct 
     struct json_writer w = json_write_to(out, JSON_COMPACT);
     size_t n;
     struct scored_item *items = ranked(form, choices, &n);
-    (void)n_choices; /* as many as requested */
+    (void)n_choices; /* the form has the numbers of items */
     if (!items) {
         buf_fail(out);
     } else if (form->tei) {
