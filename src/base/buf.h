@@ -8,8 +8,8 @@
 struct buf {
     char *data; /* NUL-terminated after the first append */
     size_t size, capacity, max;
-    bool failed; /* max was exceeded or malloc failed: the contents are freed, later calls do
-                    nothing */
+    bool failed; /* max was exceeded or an allocation failed: the contents are freed, and later
+                    calls do nothing */
 };
 
 struct buf buf_with_max(size_t max);
@@ -33,7 +33,8 @@ struct arena {
 void *arena_alloc(struct arena *a, size_t n);
 /* Like arena_alloc(count * size); returns NULL if the product overflows. */
 void *arena_array(struct arena *a, size_t count, size_t size);
-char *arena_copy_text(struct arena *a, const char *text, size_t n); /* adds a NUL */
+/* Copies text[n] and appends a NUL. */
+char *arena_copy_text(struct arena *a, const char *text, size_t n);
 void arena_free(struct arena *a);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic seconds. */
+/* The monotonic clock. */
 #include "base/clock.h"
 
 #include <time.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The monotonic clock: seconds, and timed waits for condition variables. */
+/* The monotonic clock, and condition variables that use it for timed waits. */
 #ifndef EY_BASE_CLOCK_H
 #define EY_BASE_CLOCK_H
 
@@ -18,8 +18,8 @@ static inline void cond_init_monotonic(pthread_cond_t *condition)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* Returns the end of a wait of `seconds` from now on such a condition variable; a negative wait has
- * ended already. */
+/* Returns the time `seconds` from now on the monotonic clock, for pthread_cond_timedwait. Negative
+ * seconds count as 0. */
 static inline struct timespec deadline_after(double seconds)
 {
     enum { SECOND_NS = 1000000000 };

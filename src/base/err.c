@@ -59,8 +59,8 @@ static void copy_visible(char *out, size_t capacity, const char *text)
 bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...)
 {
     if (!e) return false;
-    char raw[sizeof(e->text) +
-             4]; /* copy_visible() truncates before the character that this may split */
+    /* vsnprintf() may split a character at the end; copy_visible() truncates before it. */
+    char raw[sizeof(e->text) + 4];
     va_list args;
     va_start(args, fmt);
     vsnprintf(raw, sizeof(raw), fmt, args);

@@ -10,10 +10,10 @@
  * Control characters and malformed UTF-8 in the result are shown as \xNN. */
 bool ey_fail(ey_err *e, ey_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* ey_fail with the code and message of another error. */
+/* Copies another error to *e (may be NULL). Returns false. */
 bool ey_fail_as(ey_err *e, const ey_err *why);
 
-/* ey_fail for a failed allocation of `bytes` (0: unknown) for `what`. */
+/* Reports a failed allocation of `bytes` (0: unknown) for `what`. Returns false. */
 bool ey_fail_memory(ey_err *e, const char *what, size_t bytes);
 
 /* Prefixes the message in *e with "PREFIX: " and keeps its item. Returns false. */

@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/mapped_files.h"
 
-/* Shortens a long path, so that the message has room for the reason behind it. */
+/* Shortens a long path, so that the reason after it fits the message. */
 static bool fail_errno(ey_err *e, const char *path)
 {
     ey_code code = errno == ENOENT || errno == ENOTDIR ? EY_NOT_FOUND : EY_IO;
@@ -73,7 +73,7 @@ void file_map_release_pages(const void *data, size_t size)
     if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
-/* Grows *data so that one more block fits, up to max + 2 bytes. */
+/* Ensures space for at least one more byte and a NUL, with at most max + 2 bytes in total. */
 static bool file_buffer_grow(char **data, size_t size, size_t *capacity, size_t max)
 {
     if (size + 1 < *capacity) return true;
@@ -181,7 +181,8 @@ static bool write_and_close(int fd, const void *bytes, size_t n)
     return ok;
 }
 
-/* Devices and pipes are written to. A link stays, and its file is replaced. */
+/* Writes into a device or pipe instead of replacing it. If the path is a symbolic link, replaces
+ * the file that it points to. */
 bool file_replace(const char *path, const void *bytes, size_t n)
 {
     struct stat st;

@@ -31,8 +31,8 @@ void file_open_standard(void);
 bool file_write(int fd, const void *bytes, size_t n);
 /* Like file_write at offset `at`; leaves the descriptor's offset alone. */
 bool file_write_at(int fd, const void *bytes, uint64_t n, uint64_t at);
-/* Makes the bytes the content of the file at `path`, whole or not at all: they are written to
- * PATH.part, which is renamed. On failure errno says why, and the old file is as it was. */
+/* Replaces the file at `path` by one with these bytes, completely or not at all: writes PATH.part
+ * and renames it. On failure errno says why, and the old file is unchanged. */
 bool file_replace(const char *path, const void *bytes, size_t n);
 /* Whether errno means that the disk or the user's quota is full. */
 bool errno_is_disk_full(void);
@@ -44,8 +44,7 @@ bool path_is_file(const char *path);
 /* Whether both paths lead to the same existing file. */
 bool path_is_same(const char *a, const char *b);
 
-/* Fails if these bytes are a Git LFS pointer, which a clone without LFS has in place of the file.
- */
+/* Fails if the bytes are a Git LFS pointer, which a clone without LFS has in place of the file. */
 bool file_check_not_lfs_pointer(const void *bytes, size_t n, const char *path, ey_err *e);
 
 #endif

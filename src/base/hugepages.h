@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Huge pages for memory that every step reads. Virtual machines such as WSL2 translate addresses
- * twice and file pages are scattered: with 4 KiB pages, weights are read there at half the speed.
+/* Huge pages for memory that every step reads. With 4 KiB pages, virtual machines such as WSL2 read
+ * weights at half the speed, because they translate addresses twice and file pages are scattered.
  */
 #ifndef EY_BASE_HUGEPAGES_H
 #define EY_BASE_HUGEPAGES_H

@@ -68,7 +68,7 @@ json_object *json_member_of_type(const json_object *object, const char *key, jso
     return value && json_object_is_type(value, type) ? value : NULL;
 }
 
-/* Integers beyond 64 bits are saturated when parsed, so the ends of the range mean overflow. */
+/* The parser saturates integers beyond 64 bits, so the ends of the range count as overflow. */
 static bool json_exact_int(json_object *value, int64_t *out)
 {
     if (!json_object_is_type(value, json_type_int)) return false;

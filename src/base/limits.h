@@ -34,7 +34,7 @@ enum {
     EY_MAX_BATCHED_TOKENS = 4096, /* in one engine step */
     EY_MAX_THREADS = 256,
     EY_MAX_PATH = 4096,
-    EY_MAX_BOXES = 1000,          /* that `eyelet detect` reads from one answer */
+    EY_MAX_BOXES = 1000,          /* boxes that `eyelet detect` reads from one answer */
     EY_MAX_LABEL_BYTES = 1000,    /* of a box; longer labels are truncated */
     EY_MAX_LINE_BYTES = 1 << 20,  /* of one message typed in `eyelet chat` */
     EY_MAX_URL_BYTES = 8192,      /* of an http(s) URL */
@@ -56,10 +56,10 @@ enum {
     EY_MAX_PROMPTS = 64,         /* of one completion request */
     EY_MAX_CONTENT_PARTS = 4096, /* of a message */
     EY_MAX_TOOLS = 512,
-    EY_MAX_TOOL_CALLS = 128,             /* of a message */
-    EY_MAX_NAME_BYTES = 256,             /* of a tool or a model */
-    EY_MAX_REQUEST_VALUES = 1 << 18,     /* JSON values; a parsed one takes many times its bytes */
-    EY_MAX_REQUEST_CONTAINERS = 1 << 15, /* objects and arrays among them, about 1 KiB each */
+    EY_MAX_TOOL_CALLS = 128,         /* of a message */
+    EY_MAX_NAME_BYTES = 256,         /* of a tool or a model */
+    EY_MAX_REQUEST_VALUES = 1 << 18, /* JSON values; one takes many times its bytes when parsed */
+    EY_MAX_REQUEST_CONTAINERS = 1 << 15, /* JSON objects and arrays, about 1 KiB each */
     EY_MAX_TOKENIZE_BYTES = 4 << 20,     /* of a text to tokenize */
     EY_MAX_RESPONSE_BYTES = 256 << 20,
     EY_MAX_UNKNOWN_FIELD_BYTES = 512, /* of the unknown fields' names in one reply */
@@ -78,12 +78,12 @@ enum {
     EY_MAX_CHOICES = 4096,
     EY_MAX_GRAMMAR_RULES = 1 << 14,      /* distinct objects, arrays and strings */
     EY_MAX_GRAMMAR_NFA_STATES = 1 << 18, /* states of the NFA */
-    EY_MAX_GRAMMAR_DFA_STATES = 1 << 17, /* states of the deterministic automaton */
+    EY_MAX_GRAMMAR_DFA_STATES = 1 << 17, /* states of the DFA */
     EY_MAX_GRAMMAR_EDGES = 1 << 20,
-    EY_MAX_GRAMMAR_SET_MEMBERS = 1 << 22, /* NFA states in all its states together */
+    EY_MAX_GRAMMAR_SET_MEMBERS = 1 << 22, /* NFA states in all DFA states together */
     EY_MAX_GRAMMAR_BUILD_STEPS = 1 << 24, /* steps of the subset construction */
     EY_MAX_GRAMMAR_NESTING = 32,          /* nested objects, arrays and strings in an answer */
-    EY_MAX_GRAMMAR_PARTS = 2048,          /* that a grammar is composed of */
+    EY_MAX_GRAMMAR_PARTS = 2048,          /* parts that a grammar is composed of */
 };
 #define EY_MAX_SAFETENSORS_HEADER ((size_t)100000000) /* the limit of the safetensors library */
 #define EY_MAX_IMAGE_BYTES ((size_t)256 << 20)        /* of an image file */

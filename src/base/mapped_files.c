@@ -17,7 +17,8 @@ enum { MAX_FILES = 4096, SHOWN_PATH_BYTES = 1024 };
 struct mapped_file {
     _Atomic uintptr_t begin;
     size_t size;
-    char path[SHOWN_PATH_BYTES]; /* never freed: another thread's SIGBUS handler may read it */
+    char path[SHOWN_PATH_BYTES]; /* a copy, because another thread's SIGBUS handler may read it
+                                    after the file is unmapped */
 };
 
 static struct mapped_file files[MAX_FILES];
@@ -67,7 +68,7 @@ static size_t append_text(char *out, size_t used, size_t size, const char *text)
     return used;
 }
 
-/* Writes once, and not at all if standard error would block, because the process must end. */
+/* Writes nothing if standard error would block, because the process must end. */
 static void say_lost(const char *path)
 {
     static const char before[] = "eyelet: ",

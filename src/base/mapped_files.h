@@ -8,14 +8,15 @@
 
 enum { MAPPED_FILE_LOST_STATUS = 74 }; /* EX_IOERR */
 
-/* Registers a map. If the table is full or memory is short, the handler cannot name its file. */
+/* Registers a map. If the table is full, the handler cannot name the file. */
 void mapped_files_add(const void *data, size_t size, const char *path);
 void mapped_files_remove(const void *data);
 /* Returns the path of the file that `address` is mapped from, or NULL. Async-signal-safe. */
 const char *mapped_files_find(const void *address);
 
-/* Installs the SIGBUS handler. If a mapped file was truncated, it names the file on standard error
- * and exits with MAPPED_FILE_LOST_STATUS. Any other SIGBUS has its default effect. */
+/* Installs the SIGBUS handler. If a mapped file was truncated, the handler names the file on
+ * standard error and exits with MAPPED_FILE_LOST_STATUS. Any other SIGBUS has its default effect.
+ */
 void mapped_files_watch(void);
 
 #endif

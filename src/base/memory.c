@@ -31,14 +31,14 @@ static uint64_t system_available(void)
 
 /* ---- cgroups ---- */
 
-/* Where a hierarchy is mounted, and its files. */
+/* The mount point of a cgroup hierarchy, and the names of its files. */
 struct cgroup_files {
     const char *mount, *limit, *used;
 };
 
-/* Returns what the limits of the group and of all groups around it leave; UINT64_MAX without
- * limits. `group` is cut off on the way. In a container, the host's path does not exist, but the
- * mount's root is the container's group. */
+/* Returns the memory left under the limits of the group and its ancestors, or UINT64_MAX if none
+ * has a limit. Modifies `group`. In a container, the path of the group may not exist, but the root
+ * of the mount is the container's group. */
 static uint64_t left_in_groups(const char *root, const struct cgroup_files *files, char *group)
 {
     char path[8192];
@@ -56,7 +56,7 @@ static uint64_t left_in_groups(const char *root, const struct cgroup_files *file
     }
 }
 
-/* Returns whether a line "4:cpu,memory:/path" is of version 1's memory controller. */
+/* Whether a line such as "4:cpu,memory:/path" belongs to the memory controller of version 1. */
 static bool names_memory(const char *line)
 {
     char names[256];

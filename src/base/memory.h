@@ -5,11 +5,11 @@
 
 #include <stdint.h>
 
-/* Bytes that this process may still allocate: MemAvailable, capped by what its cgroups have left.
- * UINT64_MAX if unknown. */
+/* Returns the bytes that this process may still allocate, or UINT64_MAX if unknown: MemAvailable,
+ * or what its cgroups have left if that is less. */
 uint64_t memory_available(void);
-/* What the limits of this process's cgroups and of those around them leave; UINT64_MAX without
- * limits. root: what /proc and /sys are below, "" except in tests. */
+/* Returns the bytes left under the limits of this process's cgroups and their ancestors, or
+ * UINT64_MAX without limits. `root` is the folder that has /proc and /sys, "" except in tests. */
 uint64_t memory_left_in_cgroups(const char *root);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of phases and finish reasons: the one table of each for all output. */
+/* Texts of phases and finish reasons, for all output. */
 #include "eyelet/phase.h"
 
 #include <stddef.h>

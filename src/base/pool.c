@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread pool whose idle workers spin briefly before they sleep: a token runs some two hundred
- * loops, and waking a thread takes as long as a short one. Threads take chunks from a shared
+/* A thread pool whose idle workers spin briefly before they sleep: a token takes some two hundred
+ * loops, and waking a thread takes as long as a short loop. Threads take chunks from a shared
  * counter or steal from each other's ranges, so a slow core does less. Which thread computes a
  * chunk never changes its result. */
 #include "base/pool.h"
@@ -18,7 +18,7 @@
 enum {
     CACHE_LINE = 64,
     SPIN_PAUSES = 32,
-    STEAL_DIVISOR = 4 /* a thief takes 1 / this of what is left of a range */
+    STEAL_DIVISOR = 4 /* a thread steals a quarter of what is left of a range */
 };
 #define SPIN_SECONDS 60e-6
 
@@ -88,8 +88,8 @@ static size_t pool_chunk_size(const struct pool *pool, size_t wanted, size_t lef
     return size < left ? size : left;
 }
 
-/* Size of the next chunk that a thread takes from its own range, which has `left` items from
- * `begin` on. */
+/* Returns the size of the chunk that a thread takes next from its own range, which has `left` items
+ * from `begin` on. */
 static size_t own_range_chunk(const struct pool *pool, size_t begin, size_t left)
 {
     return pool_chunk_size(

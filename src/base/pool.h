@@ -10,8 +10,8 @@ struct pool;
 /* Processes items [begin, end) of a loop. `thread` is in [0, pool_threads), to index scratch. */
 typedef void pool_fn(void *context, size_t begin, size_t end, int thread);
 
-/* Starts threads - 1 workers; the caller of pool_run is the last one. 0 means processors_usable().
- */
+/* Starts threads - 1 workers; the caller of pool_run is the last thread. If `threads` is 0, uses
+ * processors_usable(). */
 bool pool_create(struct pool **pool, int threads, ey_err *e);
 void pool_destroy(struct pool **pool);
 int pool_threads(const struct pool *pool);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Core topology from /sys and CPU quotas from cgroups (cgroups(7): cpu.max in v2, cpu.cfs_quota_us
- * in v1). A file that cannot be read sets no limit. */
+/* Counts cores from /sys and CPU quotas from cgroups (cgroups(7): cpu.max in v2, cpu.cfs_quota_us
+ * in v1). A file that cannot be read sets no limit. Also sets the pace of threads and gives turns.
+ */
 #include "base/processors.h"
 
 #include <pthread.h>
@@ -213,7 +214,7 @@ struct scheduling_attributes {
     uint64_t runtime, deadline, period;
 };
 
-/* Whether this thread's policy may be changed: not if the user chose one. */
+/* Whether this thread's scheduling policy is one that the user did not choose. */
 static bool may_set_pace(void)
 {
     const int policy = sched_getscheduler(0);

@@ -6,10 +6,11 @@
 
 #include "base/err.h"
 
-/* Returns the number of physical cores that this process may use: those of its CPU affinity, hyper-
- * threads not counted, capped by its cgroups' CPU quota rounded up. 1 to EY_MAX_THREADS. */
+/* Returns how many physical cores this process may use, 1 to EY_MAX_THREADS: those of its CPU
+ * affinity without hyperthreads, but at most the CPU quota of its cgroups, rounded up. */
 int processors_usable(void);
-/* The same for n given processors, with /proc and /sys below `root` ("" for the real ones). */
+/* Like processors_usable for n given processors, with /proc and /sys below `root` ("" for the real
+ * ones). */
 int processors_usable_in(const char *root, const int *processor, int n);
 
 enum thread_pace {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Facts from /proc and statfs(2). */
+/* Reads /proc and calls statfs(2). */
 #include "base/system.h"
 
 #include <inttypes.h>
@@ -53,7 +53,7 @@ void system_process_name(char *out, size_t size, unsigned pid)
     line_after(out, size, path, "");
 }
 
-/* statfs(2) of the path or its nearest existing ancestor. */
+/* Calls statfs(2) for the path or its nearest existing ancestor. */
 static bool file_system(const char *path, struct statfs *out)
 {
     char part[EY_MAX_PATH];

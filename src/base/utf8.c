@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Length that a lead byte announces, or 0 if it cannot lead. */
+/* Returns the length that a lead byte announces, or 0 if no character begins with it. */
 static int announced_length(uint8_t lead)
 {
     if (lead < 0x80) return 1;

@@ -12,8 +12,8 @@
  */
 int utf8_decode(const char *s, size_t n, uint32_t *cp);
 bool utf8_valid(const char *s, size_t n);
-/* Length of the maximal ill-formed subpart at s (Unicode 3.9), which a decoder replaces by one
- * U+FFFD. */
+/* Returns the length of the maximal ill-formed subpart at s (Unicode 3.9), which a decoder replaces
+ * by one U+FFFD. */
 size_t utf8_bad_length(const char *s, size_t n);
 /* Writes cp, a Unicode scalar value, and returns its length, 1 to 4. */
 int utf8_encode(uint32_t cp, char out[4]);

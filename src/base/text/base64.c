@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base64 encoding and decoding, in one pass. */
+/* Encodes and decodes base64 in one pass. */
 #include "base/text/base64.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ enum {
 
 struct base64_reader {
     const unsigned char *first, *at, *end;
-    const unsigned char *symbol; /* where the last one began */
+    const unsigned char *symbol; /* start of the last symbol */
     uint8_t symbol_value[256];
 };
 
@@ -78,8 +78,8 @@ static int next_symbol(struct base64_reader *r)
     return BASE64_END;
 }
 
-/* Fast path: decodes groups of four plain digits until one has anything else. Returns the bytes
- * written. */
+/* Fast path: decodes groups of four plain digits up to the first other group. Returns the number of
+ * bytes written. */
 static size_t decode_plain_base64(struct base64_reader *r, uint8_t *out)
 {
     const uint8_t *m = r->symbol_value;
@@ -104,8 +104,8 @@ static bool base64_symbol_fits(const int s[4], int i)
     return s[i] < BASE64_PAD && (i < 3 || s[2] != BASE64_PAD);
 }
 
-/* Decodes one group with blanks, escapes or padding in it to *n bytes; fewer than 3 end the text.
- */
+/* Decodes a group that may have blanks, escapes or padding to *n bytes. The group is the last one
+ * if *n is less than 3. */
 static bool decode_base64_group(struct base64_reader *r, uint8_t *out, size_t *n)
 {
     int s[4];

@@ -8,7 +8,7 @@
 /* Appends n bytes as base64 without line breaks. */
 bool base64_encode(struct buf *out, const void *bytes, size_t n);
 
-/* The most bytes that base64_decode writes for n characters. */
+/* An upper bound of the bytes that base64_decode writes for n characters. */
 static inline size_t base64_decode_room(size_t n)
 {
     return n / 4 * 3 + 3;

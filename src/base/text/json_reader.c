@@ -42,7 +42,8 @@ static bool take_value(struct json_reader *r, json_object **out, json_object *va
 
 /* ---- characters ---- */
 
-/* Returns the next byte, or 0 at the end; they need no distinction, since JSON has no NUL. */
+/* Returns the next byte, or 0 at the end. A NUL in the text looks like the end, but JSON has none.
+ */
 static char peek(const struct json_reader *r)
 {
     return r->at < r->n ? r->text[r->at] : 0;
@@ -91,7 +92,7 @@ static bool find_literal(struct json_reader *r, struct json_literal *out)
     return true;
 }
 
-/* Value of the four hex digits s[n] of \uXXXX, or -1 if they are malformed. */
+/* Returns the value of the four hex digits s[n] of \uXXXX, or -1 if they are malformed. */
 static int32_t hex_unit(const char *s, size_t n)
 {
     int32_t value = 0;
@@ -109,8 +110,8 @@ static bool is_surrogate(int32_t unit, int32_t first)
     return unit >= first && unit < first + 0x400;
 }
 
-/* Decodes s[n], the text behind "\u", and sets *used to the bytes consumed, 0 if malformed. A lone
- * surrogate becomes U+FFFD. */
+/* Decodes s[n], the text after "\u". Sets *used to the bytes consumed, or 0 if it is malformed. A
+ * lone surrogate becomes U+FFFD. */
 static uint32_t escaped_code_point(const char *s, size_t n, size_t *used)
 {
     enum { HIGH = 0xd800, LOW = 0xdc00, REPLACEMENT = 0xfffd };
@@ -124,8 +125,8 @@ static uint32_t escaped_code_point(const char *s, size_t n, size_t *used)
     return 0x10000 + ((uint32_t)(unit - HIGH) << 10 | (uint32_t)(low - LOW));
 }
 
-/* Decodes the escape s[n], behind its backslash, to 1 to 4 bytes in `out`. Returns their number, 0
- * if it is malformed, and sets *used to the bytes consumed. */
+/* Decodes s[n], an escape without its backslash, to 1 to 4 bytes in `out`. Returns their number, or
+ * 0 if the escape is malformed. Sets *used to the bytes consumed. */
 static size_t unescape_one(char out[4], const char *s, size_t n, size_t *used)
 {
     static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -163,7 +164,7 @@ static bool unescape(char *out, size_t *n_out, const struct json_literal *litera
     return true;
 }
 
-/* Returns an unescaped copy with a NUL behind it, which the caller frees. */
+/* Returns an unescaped, NUL-terminated copy, which the caller frees. */
 static char *copy_literal(struct json_reader *r, const struct json_literal *literal, size_t *n)
 {
     char *text = malloc(literal->n + 1);
@@ -273,7 +274,7 @@ static bool enter_container(struct json_reader *r)
     return ++r->depth < EY_MAX_JSON_DEPTH || fail_reading(r, "it is nested too deeply");
 }
 
-/* Reads the comma or closing bracket behind an item; *more tells which. */
+/* Reads the comma or closing bracket after an item. Sets *more if it is a comma. */
 static bool end_json_item(struct json_reader *r, char closing, bool *more)
 {
     skip_blanks(r);
@@ -309,7 +310,7 @@ static bool read_json_array(struct json_reader *r, json_object **out)
     return ok;
 }
 
-/* Reads a member's name, which the caller frees, and the colon behind it. */
+/* Reads a member's name, which the caller frees, and the colon after it. */
 static char *read_name(struct json_reader *r)
 {
     struct json_literal literal;

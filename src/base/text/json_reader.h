@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 struct json_reading {
-    size_t end;          /* offset behind the value, or of the error */
+    size_t end;          /* offset after the value, or of the error */
     const char *problem; /* what is wrong, or NULL */
     bool no_memory;      /* an allocation failed */
 };

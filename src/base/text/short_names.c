@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of short names. */
+/* Builds short names and repositories from one table of sizes, variants and formats. */
 #include "base/text/short_names.h"
 
 #include <stdio.h>

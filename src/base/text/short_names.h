@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The short names that there are, for messages. */
+/* Lists the short names, for messages. */
 #define SHORT_NAMES \
     "qwen3-vl:2b, :4b, :8b or :32b, each also with -thinking, or OWNER/NAME of the hub"
 
@@ -22,8 +22,10 @@ size_t short_name_find(const char *name,
 bool short_name_of(char out[SHORT_NAME_BYTES], const char *repository);
 /* Returns the length of a name without the tag ":latest", which Ollama's clients append. */
 size_t name_without_latest(const char *name);
-/* Resolves a family without a size, "qwen3-vl", to what is installed: calls `visit` with each name
- * of the family, preferred first, until it returns true. Returns false if it never does. */
+/* Calls `visit` with each name of a family such as "qwen3-vl", preferred first, until it returns
+ * true. Returns false if it never does. Used to resolve a name without a size to an installed
+ * model.
+ */
 bool short_name_each(const char *family, bool (*visit)(void *user, const char *name), void *user);
 
 #endif
