@@ -18,14 +18,24 @@ static uint64_t number_in(const char *path, uint64_t otherwise)
     return value;
 }
 
-static uint64_t system_available(void)
+/* Returns the number in the line that begins with `key` and a blank, or `otherwise` without one. */
+static uint64_t number_after(const char *path, const char *key, uint64_t otherwise)
 {
     char line[256];
-    uint64_t kib = UINT64_MAX;
-    FILE *f = fopen("/proc/meminfo", "r");
+    size_t n = strlen(key);
+    uint64_t value = otherwise;
+    FILE *f = fopen(path, "r");
     while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1) break;
+        if (strncmp(line, key, n) == 0 && line[n] == ' ' &&
+            sscanf(line + n, "%" SCNu64, &value) == 1)
+            break;
     if (f) fclose(f);
+    return value;
+}
+
+static uint64_t system_available(void)
+{
+    uint64_t kib = number_after("/proc/meminfo", "MemAvailable:", UINT64_MAX);
     return kib > UINT64_MAX / 1024 ? UINT64_MAX : kib * 1024;
 }
 
@@ -34,7 +44,22 @@ static uint64_t system_available(void)
 /* The mount point of a cgroup hierarchy, and the names of its files. */
 struct cgroup_files {
     const char *mount, *limit, *used;
+    const char *active_cache, *inactive_cache; /* counters in memory.stat */
 };
+
+/* Returns the bytes that the group uses without its page cache, which the kernel drops when the
+ * group needs memory. MemAvailable does not count it as used either. */
+static uint64_t used_in_group(const char *root, const struct cgroup_files *files, const char *group)
+{
+    char path[8192];
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, files->mount, group, files->used);
+    uint64_t used = number_in(path, 0);
+    snprintf(path, sizeof(path), "%s%s%s/memory.stat", root, files->mount, group);
+    uint64_t active = number_after(path, files->active_cache, 0),
+             inactive = number_after(path, files->inactive_cache, 0);
+    used -= active < used ? active : used;
+    return used - (inactive < used ? inactive : used);
+}
 
 /* Returns the memory left under the limits of the group and its ancestors, or UINT64_MAX if none
  * has a limit. Modifies `group`. In a container, the path of the group may not exist, but the root
@@ -47,8 +72,7 @@ static uint64_t left_in_groups(const char *root, const struct cgroup_files *file
         group[n] = 0;
         snprintf(path, sizeof(path), "%s%s%s/%s", root, files->mount, group, files->limit);
         uint64_t limit = number_in(path, UINT64_MAX);
-        snprintf(path, sizeof(path), "%s%s%s/%s", root, files->mount, group, files->used);
-        uint64_t used = limit == UINT64_MAX ? 0 : number_in(path, 0),
+        uint64_t used = limit == UINT64_MAX ? 0 : used_in_group(root, files, group),
                  left = limit > used ? limit - used : 0;
         if (left < least) least = left;
         if (!n) return least;
@@ -68,9 +92,11 @@ static bool names_memory(const char *line)
 
 uint64_t memory_left_in_cgroups(const char *root)
 {
-    static const struct cgroup_files v2 = {"/sys/fs/cgroup", "memory.max", "memory.current"},
+    static const struct cgroup_files v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
+                                           "active_file", "inactive_file"},
                                      v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                           "memory.usage_in_bytes"};
+                                           "memory.usage_in_bytes", "total_active_file",
+                                           "total_inactive_file"};
     char line[4096];
     uint64_t least = left_in_groups(root, &v2, (char[]){""});
     snprintf(line, sizeof(line), "%s/proc/self/cgroup", root);

@@ -75,13 +75,31 @@ static void version_1_limits(void **state)
     assert_int_equal(memory_left_in_cgroups(root), 10);
 }
 
+/* memory.stat of a cgroup whose model was just downloaded: most of memory.current is page cache. */
+static void page_cache_is_free(void **state)
+{
+    (void)state;
+    write_in_root("/proc/self/cgroup", "4:memory:/c\n0::/cached\n");
+    write_in_root("/sys/fs/cgroup/cached/memory.max", "1000\n");
+    write_in_root("/sys/fs/cgroup/cached/memory.current", "990\n");
+    write_in_root("/sys/fs/cgroup/cached/memory.stat",
+                  "anon 300\nfile 690\ninactive_file 500\nactive_file 150\nslab 5\n");
+    assert_int_equal(memory_left_in_cgroups(root), 660);
+    write_in_root("/sys/fs/cgroup/cached/memory.stat", "inactive_file 2000\nactive_file 150\n");
+    assert_int_equal(memory_left_in_cgroups(root), 1000);
+    write_in_root("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "80\n");
+    write_in_root("/sys/fs/cgroup/memory/c/memory.usage_in_bytes", "70\n");
+    write_in_root("/sys/fs/cgroup/memory/c/memory.stat",
+                  "inactive_file 1\nactive_file 1\ntotal_inactive_file 30\ntotal_active_file 20\n");
+    assert_int_equal(memory_left_in_cgroups(root), 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_limits_nothing),
-        cmocka_unit_test(the_container_limits),
-        cmocka_unit_test(nested_groups_limit),
-        cmocka_unit_test(version_1_limits),
+        cmocka_unit_test(nothing_limits_nothing), cmocka_unit_test(the_container_limits),
+        cmocka_unit_test(nested_groups_limit),    cmocka_unit_test(version_1_limits),
+        cmocka_unit_test(page_cache_is_free),
     };
     if (!mkdtemp(root)) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
