@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the orientation tag of an EXIF block as Pillow does: the first value, of any integer type
- * but BYTE, which Pillow treats as text. */
+/* Reads the orientation tag of an EXIF block as Pillow does: the first value of the tag, which may
+ * have any integer type except BYTE, since Pillow treats that as text. */
 #include <string.h>
 
 #include "image/orient.h"
@@ -29,7 +29,7 @@ static uint64_t tiff_number(const struct tiff *t, size_t at, size_t size)
     return value;
 }
 
-/* Skips the prefix, which some phones write twice. */
+/* Skips the "Exif" prefix, which some phones write twice. */
 static struct tiff without_prefix(const uint8_t *exif, size_t n)
 {
     for (int i = 0; i < 2; i++) {

@@ -50,7 +50,7 @@ void image_free(struct image *image)
     *image = (struct image){0};
 }
 
-/* Fails early: waiting is useless if the image does not fit next to what its own request holds. */
+/* Fails without waiting, because the image does not fit beside the memory of its own request. */
 static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const char *name,
                             ey_err *e)
 {
@@ -63,7 +63,7 @@ static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const
         (unsigned long long)(ey_budget_total(b->from) >> 20));
 }
 
-/* Waits until other images release memory. Yields the turn meanwhile. */
+/* Waits until other images release memory. The caller has given its compute turn back. */
 static bool await_budget(struct image_budget *b, uint64_t n, const char *name, ey_err *e)
 {
     for (int waited = 0; !ey_budget_acquire(b->from, n, CHECK_GONE_MS); waited += CHECK_GONE_MS) {

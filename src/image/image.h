@@ -10,8 +10,8 @@
 struct image {
     int width, height;
     uint8_t *rgb; /* [height, width, 3], owned */
-    /* The private mapping that holds rgb, for pixels that stay where the sandbox put them. */
-    void *map; /* NULL: rgb is allocated */
+    void *map; /* the private mapping of the sandbox's output that holds rgb; NULL: rgb is allocated
+                */
     size_t map_size;
 };
 
@@ -32,17 +32,17 @@ struct image_budget {
     bool (*gone)(void *user); /* polled while waiting; true cancels. May be NULL */
     void *user;
     /* Returns the bytes that the caller needs after an image of this size is decoded; NULL for
-     * none. The larger of these and the bytes for decoding is taken at once, so that decoded images
+     * none. Decoding takes these at once if they are more than its own, so that decoded images
      * never wait for one another. */
     uint64_t (*after)(const void *context, int width, int height);
     const void *context;
 };
-/* Like image_decode(), but takes the upper bound of the memory for decoding from the budget before
- * allocating it. Errors: EY_BUSY: other images hold the budget; EY_BAD_IMAGE: the image can never
- * fit next to what its own request holds; EY_CANCELLED: gone() returned true. */
+/* Like image_decode(), but takes an upper bound of the memory for decoding from the budget first.
+ * Also fails with EY_BUSY if other images hold the budget, with EY_BAD_IMAGE if the image can never
+ * fit beside the memory of its own request, and with EY_CANCELLED if gone() returned true. */
 bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name,
                          struct image_budget *budget, ey_err *e);
-/* Increases `held` to `needed` bytes. Same errors as image_decode_within(). */
+/* Increases `held` to `needed` bytes. Fails like image_decode_within(). */
 bool image_budget_hold(struct image_budget *budget, uint64_t needed, const char *name, ey_err *e);
 void image_free(struct image *image);
 /* Whether the file is a GIF or WebP with several frames. Only the first is decoded. */

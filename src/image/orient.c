@@ -8,8 +8,8 @@
 
 enum { TILE = 64 }; /* pixels per side */
 
-/* Pixel offsets in the result: of the image's first pixel, and from any pixel to its right and its
- * lower neighbor. */
+/* Offsets in the result, in pixels: the place of the image's first pixel, and the steps to the
+ * places of the right and lower neighbors of a pixel. */
 struct pixel_walk {
     ptrdiff_t start, right, down;
 };
@@ -24,9 +24,8 @@ static struct pixel_walk pixel_walk_for(int orientation, ptrdiff_t width, ptrdif
     case 4: return (struct pixel_walk){last_y * row, 1, -row}; /* mirrored top to bottom */
     case 5: return (struct pixel_walk){0, row, 1};             /* transposed */
     case 6: return (struct pixel_walk){last_y, row, -1};       /* rotate clockwise */
-    case 7:
-        return (struct pixel_walk){last_x * row + last_y, -row,
-                                   -1}; /* transposed along the other diagonal */
+    case 7: /* transposed along the other diagonal */
+        return (struct pixel_walk){last_x * row + last_y, -row, -1};
     default: return (struct pixel_walk){last_x * row, -row, 1}; /* 8: rotate counterclockwise */
     }
 }

@@ -16,8 +16,8 @@ struct orientation_source {
 int exif_orientation(const uint8_t *exif, size_t n);
 /* Returns the orientation (0..9) in XMP; 0 if it has none. */
 int xmp_orientation(const uint8_t *xmp, size_t n);
-/* Returns the orientation in EXIF, even if it is invalid, or the one in XMP if EXIF has none, as
- * Pillow does; 0 if neither has one. */
+/* Returns the orientation in EXIF, or that in XMP if EXIF has none, or 0 if neither has one. Like
+ * in Pillow, an invalid value in EXIF counts as 1 and XMP is not read. */
 int image_orientation(const struct orientation_source *exif, const struct orientation_source *xmp);
 /* Rotates or mirrors *image upright. Orientation 1 and unknown values change nothing. */
 bool image_turn_upright(struct image *image, int orientation, ey_err *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prepares pixels for the vision encoder: target size (spec 5.1) and normalized patches in
- * merge-block order (spec 5.3, 5.4). */
+/* Computes the target size of an image (spec 5.1), and the normalized patches in merge-block order
+ * that the vision encoder reads (spec 5.3, 5.4). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void fill_table(float table[256], float mean, float std)
         table[v] = ((float)v - offset) / scale;
 }
 
-/* Writes one channel of one patch, [temporal, patch, patch], with identical temporal slices. */
+/* Writes one channel of one patch, [temporal, patch, patch]. All temporal slices are equal. */
 static void write_plane(float *out, const uint8_t *pixel, size_t stride, const float table[256],
                         const struct patch_spec *spec)
 {

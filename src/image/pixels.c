@@ -26,7 +26,7 @@ static uint8_t over_white(unsigned c, unsigned a)
     return (uint8_t)((c * a + 255 * (255 - a) + 127) / 255);
 }
 
-/* After lossy coding, a color may exceed its alpha. */
+/* Clamps to 255, because a color may exceed its alpha after lossy coding. */
 static uint8_t premultiplied_over_white(unsigned c, unsigned a)
 {
     const unsigned value = c + 255 - a;

@@ -18,8 +18,9 @@ enum bitmap_alpha {
     ALPHA_PREMULTIPLIED, /* the colors were multiplied by it */
     ALPHA_IGNORED
 };
-/* Takes ownership of a sandboxed decoder's bitmap, also when it fails. RGB pixels stay in its
- * memory file, without a copy; RGBA pixels are composited on white. */
+/* Takes ownership of a sandboxed decoder's bitmap, also if it fails. RGB pixels stay in the
+ * bitmap's mapping without a copy; RGBA pixels are converted as `alpha` says, and composited on
+ * white. */
 bool image_from_bitmap(struct image *out, struct sandbox_image *bitmap, enum bitmap_alpha alpha,
                        ey_err *e);
 

@@ -142,8 +142,8 @@ static uint8_t clamp_u8(int32_t v)
 
 /* ---- horizontal ---- */
 
-/* Transposes `rows` ≤ BAND image rows to columns[x][lane]; lanes without a row keep old
- * values, whose results are not used. */
+/* Transposes `rows` ≤ BAND image rows to columns[x][lane]. Lanes without a row keep old values,
+ * which do no harm because their results are not used. */
 static void gather_columns(int16_t *columns, const uint8_t *rgb, int width, int rows)
 {
     for (int r = 0; r < rows; r++, rgb += 3 * (size_t)width)

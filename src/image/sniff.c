@@ -33,8 +33,8 @@ static const struct {
     {BYTES_AT(0, "II+\0"), {0}, tiff_decode},
     {BYTES_AT(0, "MM\0+"), {0}, tiff_decode},
     {BYTES_AT(0, "BM"), BYTES_AT(6, "\0\0\0\0"), bmp_decode},
-    {BYTES_AT(0, "BM"), BYTES_AT(14, "\x28\0\0\0"),
-     bmp_decode}, /* some writers use the reserved bytes */
+    /* some writers use the reserved bytes 6 to 9 */
+    {BYTES_AT(0, "BM"), BYTES_AT(14, "\x28\0\0\0"), bmp_decode},
 };
 
 #define CONVERT "convert it to JPEG or PNG"
@@ -44,7 +44,10 @@ static const struct {
     struct signature first, second;
     const char *what, *advice;
 } refused_formats[] = {
-    {BYTES_AT(0, "%PDF"), {0}, "a PDF document", "send its pages as images, or a file part"},
+    {BYTES_AT(0, "%PDF"),
+     {0},
+     "a PDF document",
+     "send its pages as images, or the PDF as a file part"},
     {BYTES_AT(0, "%!PS"), {0}, "a PostScript document", "convert its pages to JPEG or PNG"},
     {BYTES_AT(0, "8BPS"), {0}, "a PSD file (Photoshop)", CONVERT},
     {BYTES_AT(0, "gimp xcf"), {0}, "an XCF file (GIMP)", CONVERT},
@@ -88,16 +91,16 @@ static bool is_pnm(const struct image_file *f)
            memchr(" \t\r\n#", f->bytes[2], 5);
 }
 
-/* Selects the decoder of an ISO media file ("ftyp" box) by the major brand, then the compatible
- * ones. */
+/* Selects the decoder of an ISO media file by the brands in its "ftyp" box: the major brand, then
+ * the compatible ones. */
 static decode_fn *decoder_for_iso(const struct image_file *f)
 {
     if (f->n < 12 || memcmp(f->bytes + 4, "ftyp", 4) != 0) return NULL;
     size_t size = (size_t)f->bytes[2] << 8 | f->bytes[3];
     if (f->bytes[0] || f->bytes[1] || size > f->n) size = f->n;
     decode_fn *found = NULL;
-    for (size_t at = 8; at + 4 <= size;
-         at += at == 8 ? 8 : 4) { /* bytes 12..15 are a version number */
+    /* bytes 12 to 15 are a version number */
+    for (size_t at = 8; at + 4 <= size; at += at == 8 ? 8 : 4) {
         const uint8_t *brand = f->bytes + at;
         if (brand_in(brand, "avif avis ")) return avif_decode;
         if (brand_in(brand, "heic heix hevc hevx heim heis hevm hevs ")) return heic_decode;
@@ -106,7 +109,7 @@ static decode_fn *decoder_for_iso(const struct image_file *f)
     return found;
 }
 
-/* Whether the first kilobyte has only text characters; the last character may be cut. */
+/* Whether the first kilobyte has only text characters. The last character may be incomplete. */
 static bool looks_like_text(const struct image_file *f)
 {
     size_t n = f->n < 1024 ? f->n : 1024;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes BMP of Windows and OS/2: 1 to 32 bits, palettes, bit masks, RLE. Pixel values match
- * Pillow's. Alpha is used if the header has a mask for it and some pixel's alpha is not 0. */
+/* Decodes BMP files of Windows and OS/2: 1 to 32 bits, palettes, bit masks, RLE. Pixel values match
+ * Pillow's. Alpha is used if the header has a mask for it and the alpha of some pixel is not 0. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ enum {
     INFO_HEADER = 40,
     ALPHA_HEADER = 56, /* with masks of red, green, blue and alpha */
     LONGEST_HEADER = 124,
-    PIXELS_PER_BYTE = 4096, /* the most that RLE can code */
+    PIXELS_PER_BYTE = 4096, /* plausible for RLE: runs code 128, commands that skip pixels more */
     ROUNDED_BYTES = 8192,   /* malloc's rounding of a large block */
 };
 
@@ -186,7 +186,7 @@ static void read_bgr_row(const struct bmp *b, uint8_t *to, const uint8_t *row)
     }
 }
 
-/* The destination of the file's row y. */
+/* Returns the destination of the file's row y. */
 static uint8_t *row_of(const struct bmp *b, int y)
 {
     size_t row = (size_t)(b->top_down ? y : b->height - 1 - y);
@@ -232,7 +232,7 @@ static void put_run(const struct bmp *b, struct bmp_runs *r, const uint8_t *byte
     }
 }
 
-/* Literal pixels, padded to whole words. */
+/* Writes literal pixels, which the file pads to 16 bits. */
 static bool put_literal(const struct bmp *b, struct bmp_runs *r, unsigned n)
 {
     size_t bytes = b->coding == BMP_RLE8 ? n : (n + 1) / 2, padded = (bytes + 1) & ~(size_t)1;
@@ -291,8 +291,8 @@ static bool check_bmp_data(const struct bmp *b, ey_err *e)
         return fail_bmp(b, "its pixels are outside the file", e);
     if (b->coding == BMP_RLE8 || b->coding == BMP_RLE4)
         return size_plausible(b->file, "BMP", pixels, PIXELS_PER_BYTE, e);
-    uint64_t last = ((uint64_t)b->width * b->bits + 7) /
-                    8; /* the last row's padding may be missing */
+    /* the padding of the last row may be missing */
+    uint64_t last = ((uint64_t)b->width * b->bits + 7) / 8;
     return b->stride * (uint64_t)(b->height - 1) + last <= b->file->n - b->data ||
            fail_bmp(b, NULL, e);
 }

@@ -31,8 +31,8 @@ bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t heigh
                       ey_err *e)
 {
     const struct image_budget *b = f->budget;
-    if (b && b->after && width &&
-        height) { /* for both orders of the sides, since the image may be rotated first */
+    /* with the sides in both orders, because the image may be rotated first */
+    if (b && b->after && width && height) {
         bytes = larger_of_two(bytes, b->after(b->context, (int)width, (int)height));
         bytes = larger_of_two(bytes, b->after(b->context, (int)height, (int)width));
     }

@@ -20,12 +20,12 @@ decode_fn jpeg_decode, png_decode, webp_decode, gif_decode, heic_decode, avif_de
 
 /* Fails if the size in a header is zero or above the limits. Called before pixels are allocated. */
 bool size_allowed(const struct image_file *f, uint64_t width, uint64_t height, ey_err *e);
-/* Takes `bytes` from the budget: the most that decoding an image of this size can allocate, which
- * tests/image measures. Called before they are allocated. Fails if they do not fit, now or ever. */
+/* Takes `bytes` from the budget before they are allocated: an upper bound of what decoding an image
+ * of this size allocates, which tests/image measures. Fails if the budget cannot provide them. */
 bool decoding_allowed(const struct image_file *f, uint64_t width, uint64_t height, uint64_t bytes,
                       ey_err *e);
-/* Fails if the header claims more `units` (of pixels or bytes) than the file can hold with at most
- * `units_per_byte`, the format's best compression. Called before pixels are allocated. */
+/* Fails if the header claims more `units` (pixels or bytes) than a file of this length can hold,
+ * with `units_per_byte` at the format's best compression. Called before pixels are allocated. */
 bool size_plausible(const struct image_file *f, const char *format, uint64_t units,
                     uint64_t units_per_byte, ey_err *e);
 /* Fails if an animation's canvas is out of proportion to its first frame. */

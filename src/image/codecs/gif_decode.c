@@ -8,9 +8,9 @@
 #include "image/codecs/codecs.h"
 #include "image/pixels.h"
 
-/* A 12-bit LZW code decodes to at most 4,096 pixels. */
+/* A 12-bit LZW code stands for at most 4,096 pixels. */
 enum { PIXELS_PER_BYTE = 4096 * 8 / 12 + 1 };
-/* Upper bound of giflib's own allocations. */
+/* An upper bound of giflib's own allocations. */
 enum { GIFLIB_BYTES = 64 << 10 };
 
 struct gif_job {

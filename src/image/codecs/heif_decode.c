@@ -54,7 +54,7 @@ static bool check_heif_size(const struct image_file *f, const struct heif_size *
     return size_allowed(f, s->width, s->height, e);
 }
 
-/* Pixels of the canvas or of the largest frame, whichever is larger. */
+/* Returns the pixels of the canvas or of the largest frame, whichever has more. */
 static uint64_t working_pixels(const struct heif_size *s)
 {
     uint64_t canvas = s->width * s->height;

@@ -12,9 +12,9 @@
 enum {
     HEADER_BYTES = 8, /* size and type */
     FULL_BYTES = 4,   /* version and flags of a "full" box */
-    /* Files with more are left unchanged; those of an iPhone photo take 200 bytes. */
+    /* A file with more bytes of references is left unchanged; an iPhone photo has 200. */
     MAX_REFERENCE_BYTES = 1 << 18,
-    /* Each referenced item may become its own reference: 4 bytes become 18, or 2 become 14. */
+    /* Each referenced item may become a reference: 4 bytes become 18, or 2 become 14. */
     MOST_GROWTH = 7,
     /* Nesting of derived images; a grid in an overlay has two levels. */
     MAX_DERIVATION = 8,
@@ -121,7 +121,7 @@ static bool references_are_whole(const struct references *refs)
     return at == refs->box.end;
 }
 
-/* Returns false if there are no references, or if the file is better left to libheif. */
+/* Returns false if there are no references, or if the file is to be left unchanged. */
 static bool find_references(struct references *refs, const struct image_file *f)
 {
     struct heif_box pitm, other;
@@ -208,8 +208,8 @@ static void add_range(struct buf *b, const uint8_t *start, const uint8_t *end)
     buf_add(b, start, (size_t)(end - start));
 }
 
-/* Copies the needed part of a reference: all of one from a derived image, and one reference for
- * each needed image that an auxiliary image (such as alpha) belongs to. */
+/* Copies what is needed of a reference. A reference from a derived image is copied whole. A
+ * reference from an auxiliary image, such as alpha, becomes one for each needed image. */
 static void add_reference(struct buf *b, const struct references *refs, const struct reference *r)
 {
     size_t head = HEADER_BYTES + refs->id_bytes + 2;

@@ -8,9 +8,9 @@
 
 enum {
     MAX_FRAMES = 1024,         /* the largest image has 680 tiles of 512x512 */
-    MAX_TABLE_BYTES = 1 << 18, /* bytes of a box that lists items */
+    MAX_TABLE_BYTES = 1 << 18, /* size of a box that lists items */
     MAX_DEPTH = 4,             /* nesting of derived images */
-    MAX_HEADER_UNITS = 4096,   /* units of an AV1 stream that are searched for its header */
+    MAX_HEADER_UNITS = 4096,   /* units of an AV1 stream that are searched for headers */
     MAX_STEPS = 1 << 24, /* table entries read for one file; 1024 tiles need about 4 million */
     HEADER_STEPS = 256,  /* the cost of a sequence header in table entries */
 };
@@ -144,7 +144,7 @@ static bool item_property(struct heif_boxes *b, uint32_t id, const char *name, s
     return false;
 }
 
-/* The first extent of the item's data; in practice there is only one. */
+/* Returns the first extent of the item's data; in practice there is only one. */
 static struct span item_data(struct heif_boxes *b, uint32_t id)
 {
     struct span list = b->iloc;
@@ -176,7 +176,7 @@ static struct span item_data(struct heif_boxes *b, uint32_t id)
 struct bits {
     struct span from;
     size_t at;      /* position in bits */
-    bool emulation; /* HEVC: skip the 3 of 0, 0, 3, an emulation prevention byte */
+    bool emulation; /* HEVC: skip emulation prevention bytes, the 3 in 0, 0, 3 */
 };
 
 static unsigned take_bit(struct bits *b)
@@ -200,7 +200,7 @@ static uint32_t take_bits(struct bits *b, unsigned n)
     return value;
 }
 
-/* Exp-Golomb (HEVC's ue(v), AV1's uvlc). */
+/* Reads an Exp-Golomb code (ue(v) in HEVC, uvlc in AV1). */
 static uint32_t take_golomb(struct bits *b)
 {
     unsigned zeros = 0;
@@ -343,7 +343,7 @@ static uint64_t take_leb128(struct span *s)
 
 enum { AV1_SEQUENCE_HEADER = 1 };
 
-/* The largest size among a stream's sequence headers. */
+/* Returns the largest size in a stream's sequence headers. */
 static struct frame_size av1_stream_size(struct heif_boxes *b, struct span stream)
 {
     struct frame_size largest = {0};
@@ -376,7 +376,7 @@ static struct frame_size av1_item_size(struct heif_boxes *b, struct span av1c, s
 
 /* ---- frames to decode ---- */
 
-/* The size claimed by the item's ispe property. */
+/* Returns the size that the item's ispe property claims. */
 static struct frame_size claimed_size(struct heif_boxes *b, uint32_t id)
 {
     struct span ispe;
@@ -397,7 +397,7 @@ static void add_frame(struct heif_boxes *b, const struct frame_size *size)
     b->size->full_chroma |= size->full_chroma;
 }
 
-/* The canvas of a grid: the larger of its property and its header in the data. */
+/* Returns the canvas of a grid: the larger of the sizes in its property and in its data. */
 static struct frame_size grid_size(struct heif_boxes *b, uint32_t id)
 {
     struct span data = item_data(b, id);

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct heif_size {
-    uint64_t width, height; /* of the image, as claimed by its header (or its grid's) */
+    uint64_t width, height; /* of the image, as its header or that of its grid claims */
     uint64_t coded;         /* pixels of all frames to be decoded */
     uint64_t largest;       /* pixels of the largest frame */
     bool deep;              /* more than 8 bits per sample */
@@ -18,8 +18,7 @@ struct heif_size {
     bool too_many; /* too many frames or table entries; the scan stopped early */
 };
 
-/* Returns 0 for what the file does not tell. Reads nothing beyond file[n], and allocates nothing.
- */
+/* Members that the file does not specify are 0. Reads only file[n] and allocates nothing. */
 struct heif_size heif_size_of(const uint8_t *file, size_t n);
 
 #endif

@@ -43,8 +43,8 @@ enum {
     APP1 = 0xe1
 };
 
-/* libjpeg-turbo's allocations besides pixels and coefficients, fixed and per column: rows of all
- * components before and after upsampling. */
+/* libjpeg-turbo's allocations besides pixels and coefficients: a fixed part, and per column the
+ * rows of all components before and after upsampling. */
 enum { LIBJPEG_BYTES = 512 << 10, LIBJPEG_BYTES_PER_COLUMN = 256 };
 
 static const char exif_header[6] = "Exif\0", xmp_header[29] = "http://ns.adobe.com/xap/1.0/";
@@ -82,7 +82,7 @@ static uint64_t rounded_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* The number of coefficients of a frame, padded to whole 8x8 blocks and MCUs. */
+/* Returns the number of coefficients of a frame, padded to whole 8x8 blocks and MCUs. */
 static uint64_t frame_coefficients(const uint8_t *body, size_t n)
 {
     uint64_t most_h = 1, most_v = 1, total = 0;
@@ -166,22 +166,23 @@ static bool is_cmyk(const struct jpeg_header *h)
     return h->colorspace == TJCS_CMYK || h->colorspace == TJCS_YCCK;
 }
 
-/* Whether decode_without_end() may be tried: the first scan is complete in itself, and no end
- * marker follows it. */
+/* Whether decode_without_end() may be tried: the first scan has all components, and no end marker
+ * follows it. */
 static bool may_lack_end(const struct image_file *f, const struct jpeg_markers *markers)
 {
     size_t n = markers->scan_end;
     return markers->one_scan && !(n < f->n && f->bytes[n + 1] == EOI);
 }
 
-/* Whether libjpeg buffers all coefficients (16 bits each): it does unless the first scan has all
- * components. */
+/* Whether libjpeg buffers all coefficients (16 bits each): it does unless the only scan of a
+ * sequential frame has all components. */
 static bool keeps_coefficients(const struct jpeg_markers *markers)
 {
     return markers->scans > 1 || markers->progressive || !markers->one_scan;
 }
 
-/* The larger of two peaks: pixels with coefficients, and pixels before and after rotation. */
+/* Returns the larger of two peaks: pixels with coefficients, or pixels before and after rotation.
+ */
 static uint64_t jpeg_decoding_bytes(const struct jpeg_header *h, const struct image_file *f,
                                     const struct jpeg_markers *markers)
 {
@@ -222,8 +223,8 @@ enum { JPEG_FLAGS = TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS };
  * If blocks are missing, libjpeg gives another warning. */
 static const char all_decoded[] = "extraneous bytes before marker 0xd";
 
-/* Decodes panoramas of some phones, whose only scan has no end marker and is followed by private
- * data, by appending an end marker. Returns false if pixels are missing. */
+/* Decodes panoramas of some phones, which have private data after the only scan instead of an end
+ * marker: appends an end marker. Returns false if pixels are missing. */
 static bool decode_without_end(uint8_t *pixels, tjhandle jpeg, const struct jpeg_header *h,
                                int format, const struct image_file *f,
                                const struct jpeg_markers *markers)

@@ -17,8 +17,8 @@ bool image_encode_jpeg(const struct image *image, void **bytes, size_t *n, ey_er
                                   &coded, &n_coded, TJSAMP_420, JPEG_QUALITY, 0) == 0;
     *bytes = ok ? malloc(n_coded) : NULL;
     *n = n_coded;
-    if (*bytes)
-        memcpy(*bytes, coded, n_coded); /* copied, because the library's buffer needs tjFree() */
+    /* a copy, because free() does not fit the library's buffer */
+    if (*bytes) memcpy(*bytes, coded, n_coded);
     tjFree(coded);
     if (jpeg) tjDestroy(jpeg);
     return *bytes || ey_fail_memory(e, "the JPEG encoder", 0);

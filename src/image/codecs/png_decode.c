@@ -57,7 +57,7 @@ static bool open_png_reader(struct png_job *job, ey_err *e)
     return job->info || ey_fail_memory(e, "the PNG decoder", 0);
 }
 
-/* The larger of two peaks: RGBA pixels, and RGB before and after rotation. */
+/* Returns the larger of two peaks: RGBA pixels, or RGB pixels before and after rotation. */
 static uint64_t png_decoding_bytes(const struct png_job *job, uint64_t width, uint64_t height)
 {
     bool alpha = png_get_color_type(job->png, job->info) & PNG_COLOR_MASK_ALPHA ||
@@ -97,18 +97,18 @@ static void read_png_rows(struct png_job *job)
             png_read_row(job->png, job->pixels + (size_t)y * stride, NULL);
 }
 
-/* libpng's errors jump to the setjmp; state that must survive them is in *job. */
+/* libpng's errors jump to setjmp(), so variables that are used afterwards are in *job. */
 static bool read_png_pixels(struct png_job *job, ey_err *e)
 {
     if (setjmp(png_jmpbuf(job->png))) return fail_damaged(job->file, "PNG", job->message, e);
     png_set_read_fn(job->png, job, on_png_read);
-    png_set_user_limits(job->png, PNG_UINT_31_MAX,
-                        PNG_UINT_31_MAX); /* our limits give better messages */
+    /* our own limits give better messages */
+    png_set_user_limits(job->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_chunk_malloc_max(job->png, MAX_CHUNK_BYTES);
-    png_set_keep_unknown_chunks(job->png, PNG_HANDLE_CHUNK_NEVER, NULL,
-                                -1); /* ancillary chunks not needed for pixels */
-    /* As lenient as Pillow: the window size in the data's header may be too small, and checksums
-     * are checked only up to the pixels (only IDAT is critical from here on). */
+    /* skip ancillary chunks, which pixels do not need */
+    png_set_keep_unknown_chunks(job->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    /* As lenient as Pillow: the zlib header may announce a window that is too small, and checksums
+     * are checked only in the chunks before the pixels. */
     png_set_option(job->png, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);
     png_read_info(job->png, job->info);
     png_set_crc_action(job->png, PNG_CRC_QUIET_USE, PNG_CRC_NO_CHANGE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks a PNG's chunks for the orientation: the eXIf chunk and texts that hold EXIF or XMP. The
- * last of several counts, as in Pillow; only that one is unpacked. */
+/* Searches a PNG's chunks for the orientation: the eXIf chunk, and texts that hold EXIF or XMP. Of
+ * several chunks of one kind the last counts, as in Pillow, and only that one is unpacked. */
 #include "image/codecs/png_metadata.h"
 
 #include <stdlib.h>
@@ -105,7 +105,8 @@ static size_t unpack(uint8_t *to, const struct png_text *text)
     return n;
 }
 
-/* Copies the text, truncated to MAX_TEXT_BYTES; the caller frees it. *n is 0 if there is none. */
+/* Copies the text, truncated to MAX_TEXT_BYTES. The caller frees *out. Sets *n to 0 if there is no
+ * text. */
 static bool text_copy(uint8_t **out, const struct png_text *text, size_t *n, ey_err *e)
 {
     *n = 0;

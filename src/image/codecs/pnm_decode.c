@@ -8,8 +8,8 @@
 #include "image/pixels.h"
 
 enum {
-    DIGITS = 9,
-    /* of a number, so that it fits */ MOST_VALUE = 65535,
+    DIGITS = 9, /* the most of a number, which then fits 32 bits */
+    MOST_VALUE = 65535,
     ROUNDED_BYTES = 8192 /* malloc's rounding of a large block */
 };
 
@@ -70,7 +70,7 @@ static size_t pnm_channels(const struct pnm *p)
     return p->kind == 3 ? 3 : 1;
 }
 
-/* Bytes per row of a binary file. */
+/* Returns the bytes per row of a binary file. */
 static size_t row_bytes(const struct pnm *p)
 {
     if (p->kind == 1) return ((size_t)p->width + 7) / 8;

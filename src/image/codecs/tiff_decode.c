@@ -32,8 +32,8 @@ static bool check_tiff_page(const struct tiff_page *page, const struct image_fil
     return tiles_are_sound || fail_damaged(f, "TIFF", "its tiles", e);
 }
 
-/* libtiff decodes one strip or tile at a time; if it is JPEG-coded, with chroma at full size.
- * libtiff also copies coded data whose bit order is reversed. */
+/* libtiff decodes one strip or tile at a time, and upsamples the chroma of JPEG-coded ones. It also
+ * copies coded data whose bit order is reversed. */
 static struct sandbox_limits tiff_limits(const struct image_file *f, const struct tiff_page *page)
 {
     uint64_t pixels = page->width * page->height, rows = least_of(page->strip_rows, page->height);
@@ -48,8 +48,8 @@ static struct sandbox_limits tiff_limits(const struct image_file *f, const struc
                                    .user = budget ? budget->user : NULL};
 }
 
-/* The largest of three peaks: the decoder's bitmap with the worker's memory, the bitmap with our
- * copy, and the copy before and after rotation. */
+/* Returns the largest of three peaks: the decoder's bitmap with the worker's memory, the bitmap
+ * with our copy, or the copy before and after rotation. */
 static uint64_t tiff_decoding_bytes(const struct image_file *f, const struct tiff_page *page,
                                     const struct sandbox_limits *limits)
 {

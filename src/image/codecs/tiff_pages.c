@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses TIFF directories: lists of tags, each with the offset of the next list. */
+/* Parses TIFF directories. Each is a list of tags, followed by the offset of the next directory. */
 #include "image/codecs/tiff_pages.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ bool tiff_is(const uint8_t *bytes, size_t n)
     return false;
 }
 
-/* Returns false if it is not a TIFF or ends before its first directory's offset. */
+/* Returns false if the file is not a TIFF or ends within its header. */
 static bool tiff_open(struct tiff_file *t, const uint8_t *bytes, size_t n, uint64_t *first)
 {
     if (!tiff_is(bytes, n)) return false;
@@ -66,7 +66,8 @@ static size_t tag_bytes(const struct tiff_file *t)
     return t->big ? 20 : 12;
 }
 
-/* Nothing else may lie in the header, which tiff_put_page_first() changes. */
+/* Returns the size of the header. Directories and values may not overlap it, because
+ * tiff_put_page_first() changes it. */
 static size_t tiff_header_bytes(const struct tiff_file *t)
 {
     return t->big ? 16 : 8;

@@ -20,8 +20,8 @@ struct tiff_page {
 bool tiff_is(const uint8_t *bytes, size_t n);
 /* Reads the first directory's page. Returns false if there is none or it has no size. */
 bool tiff_read_first_page(struct tiff_page *out, const uint8_t *bytes, size_t n);
-/* Writes the offsets of the page directories, at most `most`, skipping thumbnails and masks.
- * Returns their number. */
+/* Writes the offsets of the directories of pages, but not more than `most`. Returns the number of
+ * all pages, which may be larger. Thumbnails and masks are not pages. */
 size_t tiff_find_pages(uint64_t *directories, size_t most, const uint8_t *bytes, size_t n);
 /* Patches the file header so that the page at `directory` comes first. */
 void tiff_put_page_first(uint8_t *bytes, uint64_t directory);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes WebP with libwebp: still images and the first frame of animations, alpha on white.
+/* Decodes still WebP images and the first frame of animations with libwebp, with alpha on white.
  *
- * Lossless data, alpha included, is decoded in a sandboxed process (src/sandbox): its Huffman
- * tables take up to 20 KB per 2.5 bytes of file, which no header announces. */
+ * Lossless data, which includes alpha, is decoded in a sandboxed process (src/sandbox): 2.5 bytes
+ * of a file can demand a Huffman table of 20 KB, which no header announces. */
 #include <stdlib.h>
 #include <string.h>
 #include <webp/decode.h>
@@ -15,7 +15,7 @@
 #include "sandbox/sandbox_message.h"
 
 enum { LOSSY_FORMAT = 1 }; /* of WebPBitstreamFeatures */
-/* libwebp's allocations besides the frame's pixels, fixed and per column. */
+/* libwebp's allocations besides the frame's pixels: a fixed part, and bytes per column. */
 enum { LIBWEBP_BYTES = 512 << 10, LIBWEBP_BYTES_PER_COLUMN = 256 };
 
 struct webp_frame {
@@ -53,8 +53,8 @@ static bool frame_fits_canvas(const struct webp_canvas *c, const struct webp_fra
 
 /* ---- lossless frames ---- */
 
-/* Upper bound of Huffman table groups: what libwebp's encoder makes at most, what the file can hold
- * (20 bits each), and one per 4x4 pixels. */
+/* Returns an upper bound of the number of Huffman table groups: the most that libwebp's encoder
+ * makes, one per 20 bits of the file, or one per 4x4 pixels, whichever is least. */
 static uint64_t table_groups(const struct webp_frame *frame)
 {
     enum { MOST = 2600, SPARE = 2 };
@@ -64,8 +64,8 @@ static uint64_t table_groups(const struct webp_frame *frame)
     return (least < MOST ? least : MOST) + SPARE;
 }
 
-/* libwebp holds a frame's pixels as ARGB, transform images of a quarter of that, and an alpha
- * plane. A table group has 5004 entries of 4 bytes with an 11-bit color cache. */
+/* libwebp holds a frame's pixels as ARGB, images of transforms with a quarter of that size, and an
+ * alpha plane. With an 11-bit color cache, a table group has 5004 entries of 4 bytes. */
 static struct sandbox_limits lossless_limits(const struct image_file *f,
                                              const struct webp_canvas *c,
                                              const struct webp_frame *frame)
@@ -117,8 +117,8 @@ static bool stays_in_bitmap(const struct webp_canvas *c, const struct webp_frame
     return frame->lossless && frame->width == c->width && frame->height == c->height;
 }
 
-/* The canvas, if there is one, and in addition the memory for decoding the frame or for the rotated
- * canvas, whichever is larger. */
+/* Returns the bytes of the canvas, if there is one, and of decoding the frame or of the rotated
+ * canvas, whichever are more. */
 static uint64_t webp_decoding_bytes(const struct image_file *f, const struct webp_canvas *c,
                                     const struct webp_frame *frame)
 {
@@ -145,7 +145,7 @@ static bool decode_frame_on(const struct webp_canvas *c, const struct webp_frame
     return true;
 }
 
-/* Pixels outside the frame are transparent, or black in a file without alpha, like in libwebp's
+/* Pixels outside the frame are transparent, or black in a file without alpha, as in libwebp's
  * animation decoder and Pillow. */
 static bool decode_frame_on_canvas(struct image *out, struct webp_canvas *c,
                                    const struct webp_frame *frame, const struct image_file *f,
