@@ -38,11 +38,14 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
  * returns their global scale. */
 float cuda_make_group_scales(void *out, const struct tensor *w);
 /* ---- cuda_gguf.c ---- */
-/* Sets type and scales of a packed GGUF matrix. */
-void cuda_describe_gguf(struct dev_matrix *m, const struct tensor *in);
+/* Returns an upper bound of the magnitudes in a GGUF matrix. */
+float cuda_largest_of_gguf(struct cuda *c, const struct tensor *w);
+/* Sets type and scales of a packed GGUF matrix; `largest` bounds its magnitudes. */
+void cuda_describe_gguf(struct dev_matrix *m, const struct tensor *in, float largest);
 /* Uploads the file's blocks and packs them at `to`, in pieces through LOAD_STAGING bytes on the
- * GPU. */
-void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *staging_memory);
+ * GPU. *largest becomes an upper bound of the magnitudes, unless it is NULL. */
+void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *staging_memory,
+                      float *largest);
 
 /* ---- cuda_weights.c ---- */
 bool cuda_finish_loading(struct cuda *c, ey_err *e);

@@ -201,4 +201,16 @@ void cuda_upload_close(struct cuda *c);
 /* Copies host memory to the GPU through the pinned ring; the source may change after this call. */
 void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes);
 
+/* Sees whole blocks of `block` bytes while they are uploaded, on several threads at once: their
+ * bytes are in a cache then. */
+struct upload_viewer {
+    size_t block;
+    void (*view)(void *context, const void *blocks, size_t bytes);
+    void *context;
+};
+
+/* The same for at most UPLOAD_BYTES of blocks; `viewer` may be NULL. */
+void cuda_upload_viewed(struct cuda *c, void *to, const void *from, size_t bytes,
+                        const struct upload_viewer *viewer);
+
 #endif

@@ -2,6 +2,7 @@
 /* Uploads matrices of GGUF types: the file's blocks go to staging memory, and kernels repack them
  * from there into the layout of gguf_layout.h. */
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "backend/cuda/cuda_backend.h"
@@ -66,6 +67,39 @@ static float largest_value(const uint8_t *rows, size_t bytes, enum dtype dtype)
     return ldexpf(6, most - 127);
 }
 
+/* An upper bound of the magnitudes in a matrix, which several threads look for. */
+struct largest_search {
+    const struct tensor *w;
+    pthread_mutex_t lock; /* over `largest` */
+    float largest;
+};
+
+static void search_blocks(void *context, const void *blocks, size_t bytes)
+{
+    struct largest_search *s = context;
+    const float largest = largest_value(blocks, bytes, s->w->dtype);
+    pthread_mutex_lock(&s->lock);
+    s->largest = fmaxf(s->largest, largest);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void search_rows(void *context, size_t begin, size_t end, int thread)
+{
+    const struct largest_search *s = context;
+    const size_t row_bytes = weight_row_bytes(s->w);
+    (void)thread;
+    search_blocks(context, (const char *)s->w->data + begin * row_bytes, (end - begin) * row_bytes);
+}
+
+float cuda_largest_of_gguf(struct cuda *c, const struct tensor *w)
+{
+    enum { PIECE = 256 << 10 };
+    struct largest_search s = {w, PTHREAD_MUTEX_INITIALIZER, 0};
+    pool_run(c->pool, (size_t)w->rows, PIECE / weight_row_bytes(w) + 1, search_rows, &s);
+    pthread_mutex_destroy(&s.lock);
+    return s.largest;
+}
+
 /* Returns the power of two that scales `largest` to 2^14 .. 2^15. */
 static float factor_for(float largest)
 {
@@ -76,18 +110,21 @@ static float factor_for(float largest)
     return ldexpf(1, exponent > MOST ? MOST : exponent < -MOST ? -MOST : exponent);
 }
 
-void cuda_describe_gguf(struct dev_matrix *m, const struct tensor *in)
+void cuda_describe_gguf(struct dev_matrix *m, const struct tensor *in, float largest)
 {
     m->packed = 1;
     m->dtype = (int32_t)cuda_gguf_dtype(in->dtype);
     m->global_scale = in->factor ? *in->factor : 1;
-    m->f16_factor = factor_for(largest_value(in->data, weight_data_bytes(in), in->dtype));
+    m->f16_factor = factor_for(largest);
 }
 
 /* ---- blocks → records ---- */
 
-void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *staging_memory)
+void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *staging_memory,
+                      float *largest)
 {
+    struct largest_search search = {in, PTHREAD_MUTEX_INITIALIZER, 0};
+    const struct upload_viewer viewer = {dtype_info(in->dtype)->bytes, search_blocks, &search};
     const int64_t row_bytes = (int64_t)weight_row_bytes(in);
     int64_t most = UPLOAD_BYTES / row_bytes / PACK_ROWS * PACK_ROWS;
     int buffer = 0;
@@ -95,7 +132,8 @@ void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *s
          first += n, buffer = (buffer + 1) % UPLOAD_BUFFERS) {
         n = in->rows - first < most ? in->rows - first : most;
         char *piece = staging_memory + (size_t)buffer * UPLOAD_BYTES;
-        cuda_upload(c, piece, (const char *)in->data + first * row_bytes, (size_t)(n * row_bytes));
+        cuda_upload_viewed(c, piece, (const char *)in->data + first * row_bytes,
+                           (size_t)(n * row_bytes), largest ? &viewer : NULL);
         struct repack_gguf_args a = {(const uint8_t *)piece,
                                      to,
                                      (int32_t)first,
@@ -106,4 +144,6 @@ void cuda_upload_gguf(struct cuda *c, void *to, const struct tensor *in, char *s
         struct launch l = repack_gguf_launch(&a);
         cuda_launch(c, &l, &a);
     }
+    if (largest) *largest = search.largest;
+    pthread_mutex_destroy(&search.lock);
 }

@@ -31,41 +31,53 @@ void cuda_upload_close(struct cuda *c)
 struct upload_copy {
     char *to;
     const char *from;
-    size_t bytes;
+    size_t bytes, unit;
+    const struct upload_viewer *viewer;
 };
 
-enum { COPY_UNIT = 256 << 10 };
+enum { COPY_UNIT = 256 << 10 }; /* fits in a core's cache */
 
 static void copy_units(void *context, size_t begin, size_t end, int thread)
 {
     const struct upload_copy *copy = context;
-    size_t first = begin * COPY_UNIT,
-           last = end * COPY_UNIT < copy->bytes ? end * COPY_UNIT : copy->bytes;
+    for (size_t unit = begin; unit < end; unit++) {
+        const size_t first = unit * copy->unit, left = copy->bytes - first,
+                     n = left < copy->unit ? left : copy->unit;
+        memcpy(copy->to + first, copy->from + first, n);
+        if (copy->viewer) copy->viewer->view(copy->viewer->context, copy->from + first, n);
+    }
     (void)thread;
-    memcpy(copy->to + first, copy->from + first, last - first);
 }
 
 /* Returns a buffer of the ring filled with `bytes` of `from`, once its last contents were
  * copied. */
-static int fill_upload_buffer(struct cuda *c, const void *from, size_t bytes)
+static int fill_upload_buffer(struct cuda *c, const void *from, size_t bytes,
+                              const struct upload_viewer *viewer)
 {
-    int buffer = c->next_upload_buffer;
-    struct upload_copy copy = {c->upload_buffer[buffer], from, bytes};
+    const int buffer = c->next_upload_buffer;
+    const size_t unit = viewer ? COPY_UNIT / viewer->block * viewer->block : COPY_UNIT;
+    struct upload_copy copy = {c->upload_buffer[buffer], from, bytes, unit, viewer};
     c->next_upload_buffer = (buffer + 1) % UPLOAD_BUFFERS;
     cuda_check_call(c, c->driver.event_sync(c->upload_done[buffer]), "an upload");
-    if (bytes <= COPY_UNIT)
-        memcpy(copy.to, from, bytes);
+    if (bytes <= unit)
+        copy_units(&copy, 0, 1, 0);
     else
-        pool_run(c->pool, (bytes + COPY_UNIT - 1) / COPY_UNIT, 1, copy_units, &copy);
+        pool_run(c->pool, (bytes + unit - 1) / unit, 1, copy_units, &copy);
     return buffer;
 }
 
 void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes)
 {
+    cuda_upload_viewed(c, to, from, bytes, NULL);
+}
+
+void cuda_upload_viewed(struct cuda *c, void *to, const void *from, size_t bytes,
+                        const struct upload_viewer *viewer)
+{
     cuda_add_pending(c);
     for (size_t done = 0, n; done < bytes; done += n) {
         n = bytes - done < UPLOAD_BYTES ? bytes - done : UPLOAD_BYTES;
-        int buffer = fill_upload_buffer(c, (const char *)from + done, n);
+        int buffer = fill_upload_buffer(c, (const char *)from + done, n, viewer);
         cuda_check_call(c,
                         c->driver.to_device((CUdeviceptr)(uintptr_t)to + done,
                                             c->upload_buffer[buffer], n, c->stream),

@@ -227,6 +227,7 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
 {
     void *to = cuda_alloc(c, cuda_element_bytes(in), "weights", e);
     uint32_t *found = NULL;
+    float largest = 0;
     if (!to) return false;
     if (in->dtype == DTYPE_F8_E4M3 && !in->recipe) { /* results of recipes hold none */
         if (!watch_for_nan(c, out, in, e)) return false;
@@ -235,13 +236,13 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
     char *staging_memory = staging(c, e);
     if (!staging_memory) return false;
     if (dtype_is_gguf(in->dtype))
-        cuda_upload_gguf(c, to, in, staging_memory);
+        cuda_upload_gguf(c, to, in, staging_memory, &largest);
     else
         upload_packed(c, to, in, found, staging_memory);
     out->matrix.data = to;
     out->matrix.packed = 1;
     out->matrix.dtype = (int32_t)kernel_dtype_of(packed_dtype(in));
-    if (dtype_is_gguf(in->dtype)) cuda_describe_gguf(&out->matrix, in);
+    if (dtype_is_gguf(in->dtype)) cuda_describe_gguf(&out->matrix, in, largest);
     return place_scale(c, out, in, e) && place_group_scales(c, out, in, e);
 }
 
@@ -381,7 +382,8 @@ static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct
     out->matrix.packed = cuda_packs(in) && !has_fp8_nan(in);
     out->group = group + 1;
     if (out->matrix.packed) out->matrix.dtype = (int32_t)kernel_dtype_of(packed_dtype(in));
-    if (out->matrix.packed && dtype_is_gguf(in->dtype)) cuda_describe_gguf(&out->matrix, in);
+    if (out->matrix.packed && dtype_is_gguf(in->dtype))
+        cuda_describe_gguf(&out->matrix, in, cuda_largest_of_gguf(c, in));
     c->group_used += bytes;
     c->streamed[c->n_streamed++] = (struct streamed_weight){*in, out};
     return true;
@@ -397,7 +399,7 @@ static void upload_group(struct cuda *c, int group)
         void *to = (void *)(uintptr_t)s->to->matrix.data;
         if (s->to->group != group + 1) continue;
         if (s->to->matrix.packed && dtype_is_gguf(s->from.dtype))
-            cuda_upload_gguf(c, to, &s->from, staging_memory);
+            cuda_upload_gguf(c, to, &s->from, staging_memory, NULL);
         else if (s->to->matrix.packed)
             upload_packed(c, to, &s->from, NULL, staging_memory);
         else if (dtype_is_gguf(s->from.dtype))
