@@ -55,12 +55,20 @@ static double f16_value(uint16_t bits)
     return bits >> 10 ? ldexp(1024 + (bits & 0x3ff), (bits >> 10) - 25) : ldexp(bits & 0x3ff, -24);
 }
 
+static struct pool *one_thread(void)
+{
+    static struct pool *pool;
+    ey_err e;
+    require(pool || pool_create(&pool, 1, &e));
+    return pool;
+}
+
 static void check_scales(const struct tensor *w)
 {
     const int64_t groups = weight_groups(w);
     uint16_t *words = malloc(cuda_group_scale_bytes(w));
     require(words != NULL);
-    const double unit = (double)cuda_make_group_scales(words, w);
+    const double unit = (double)cuda_make_group_scales(one_thread(), words, w);
     for (int64_t row = 0; row < w->rows; row++)
         for (int64_t g = 0; g < groups; g++) {
             const uint16_t word = words[((row / PACK_ROWS * 8 + row % 8) * groups + g) * 2 +
@@ -77,12 +85,11 @@ static void check_scales(const struct tensor *w)
 /* Replaces a matrix with an on-load quantization recipe by the quantized one. */
 static bool make(struct tensor *w, ey_err *e)
 {
-    static struct pool *pool;
     static _Alignas(64) uint8_t memory[1 << 16];
     const struct tensor described = *w;
     if (!w->recipe) return true;
-    require((pool || pool_create(&pool, 1, e)) && repacked_bytes(w) <= sizeof(memory));
-    return repack_weight(w, memory, &described, pool, e);
+    require(repacked_bytes(w) <= sizeof(memory));
+    return repack_weight(w, memory, &described, one_thread(), e);
 }
 
 static void check_matrix(struct checkpoint *ckpt, struct arena *arena, const char *name,

@@ -36,7 +36,7 @@ bool cuda_place(struct backend *be, struct placed **out, const struct tensor *in
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
 /* Writes cuda_group_scale_bytes() of an int4 matrix' scales to host memory in the layout of abi.h;
  * returns their global scale. */
-float cuda_make_group_scales(void *out, const struct tensor *w);
+float cuda_make_group_scales(struct pool *pool, void *out, const struct tensor *w);
 /* ---- cuda_gguf.c ---- */
 /* Returns an upper bound of the magnitudes in a GGUF matrix. */
 float cuda_largest_of_gguf(struct cuda *c, const struct tensor *w);

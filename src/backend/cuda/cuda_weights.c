@@ -3,6 +3,7 @@
  * pinned ring into staging memory on the GPU (during loading, the unused end of the arena) and is
  * packed from there; no second copy stays on the host. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,23 +117,6 @@ static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct te
                                                 "scales of rows", e)) != NULL;
 }
 
-/* Returns the power of two that scales the largest group scale to 1 .. 2. */
-static float int4_global_scale(const struct tensor *w)
-{
-    uint32_t most = 0x00800000;
-    for (int64_t row = 0; row < w->rows; row++)
-        for (int64_t g = 0; g < weight_groups(w); g++) {
-            const float scale = fabsf(weight_group_scale(w, row, g));
-            uint32_t bits;
-            memcpy(&bits, &scale, sizeof(bits));
-            most = bits > most ? bits : most; /* positive numbers sort like their bits */
-        }
-    float largest;
-    most &= 0x7f800000;
-    memcpy(&largest, &most, sizeof(largest));
-    return largest;
-}
-
 /* Returns a number of at most 2 as float16 without its last `cut` bits, which are only set below
  * 2^-14. */
 static uint16_t short_f16(float value, int cut)
@@ -155,24 +139,60 @@ static uint32_t scale_word(const struct tensor *w, int64_t row, int64_t g, float
     return (uint32_t)short_f16(scale, 3) << 1 | zero;
 }
 
-float cuda_make_group_scales(void *out, const struct tensor *w)
+/* The scales of an int4 matrix on their way to the GPU's layout; several threads take rows. */
+struct group_scales {
+    const struct tensor *w;
+    void *out;
+    atomic_uint most; /* bits of the largest scale: those of positive numbers sort like them */
+    float unit;       /* what the words are multiplied by */
+};
+
+static void find_largest_scale(void *context, size_t begin, size_t end, int thread)
 {
-    const int per = 2 * PACK_BYTES / w->group_size;
-    const int64_t n_chunks = packed_chunks(w->cols / 2);
-    const float global_scale = int4_global_scale(w);
-    const bool wide = cuda_has_wide_scales(w);
-    memset(out, 0, cuda_group_scale_bytes(w));
-    for (int64_t row = 0; row < w->rows; row++)
-        for (int64_t g = 0; g < weight_groups(w); g++) {
+    struct group_scales *s = context;
+    uint32_t most = 0;
+    (void)thread;
+    for (int64_t row = (int64_t)begin; row < (int64_t)end; row++)
+        for (int64_t g = 0; g < weight_groups(s->w); g++) {
+            const float scale = fabsf(weight_group_scale(s->w, row, g));
+            uint32_t bits;
+            memcpy(&bits, &scale, sizeof(bits));
+            most = bits > most ? bits : most;
+        }
+    unsigned seen = atomic_load(&s->most);
+    while (most > seen && !atomic_compare_exchange_weak(&s->most, &seen, most))
+        ;
+}
+
+static void write_scale_words(void *context, size_t begin, size_t end, int thread)
+{
+    const struct group_scales *s = context;
+    const int per = 2 * PACK_BYTES / s->w->group_size;
+    const int64_t n_chunks = packed_chunks(s->w->cols / 2);
+    const bool wide = cuda_has_wide_scales(s->w);
+    (void)thread;
+    for (int64_t row = (int64_t)begin; row < (int64_t)end; row++)
+        for (int64_t g = 0; g < weight_groups(s->w); g++) {
             const int64_t at = ((row / PACK_ROWS * n_chunks + g / per) * 8 + row % 8) * 2 * per +
                                g % per * 2 + row / 8 % 2;
-            const uint32_t word = scale_word(w, row, g, global_scale);
+            const uint32_t word = scale_word(s->w, row, g, s->unit);
             if (wide)
-                ((uint32_t *)out)[at] = word;
+                ((uint32_t *)s->out)[at] = word;
             else
-                ((uint16_t *)out)[at] = (uint16_t)word;
+                ((uint16_t *)s->out)[at] = (uint16_t)word;
         }
-    return global_scale;
+}
+
+float cuda_make_group_scales(struct pool *pool, void *out, const struct tensor *w)
+{
+    enum { GRAIN = 4 * PACK_ROWS };
+    struct group_scales s = {.w = w, .out = out, .most = 0x00800000};
+    pool_run(pool, (size_t)w->rows, GRAIN, find_largest_scale, &s);
+    const uint32_t power = atomic_load(&s.most) & 0x7f800000; /* scales the largest to 1 .. 2 */
+    memcpy(&s.unit, &power, sizeof(s.unit));
+    memset(out, 0, cuda_group_scale_bytes(w));
+    pool_run(pool, (size_t)w->rows, GRAIN, write_scale_words, &s);
+    return s.unit;
 }
 
 static bool place_group_scales(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
@@ -182,7 +202,7 @@ static bool place_group_scales(struct cuda *c, struct cuda_weight *out, const st
     if (!bytes) return true;
     void *words = malloc(bytes);
     if (!words) return ey_fail_memory(e, "group scales", bytes);
-    out->matrix.global_scale = cuda_make_group_scales(words, in);
+    out->matrix.global_scale = cuda_make_group_scales(c->pool, words, in);
     void *to = cuda_alloc(c, bytes, "group scales", e);
     if (to) cuda_upload(c, to, words, bytes);
     out->matrix.group_scales = to;
