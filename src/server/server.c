@@ -24,6 +24,7 @@
 #include "server/http/http_server.h"
 
 #define TICK_SECONDS 0.25
+#define START_TICK_SECONDS 0.005 /* until the models are loaded */
 #define STORM_SECONDS 1.0
 #define FINAL_SECONDS 2.0 /* to send the last events of streams */
 enum { MAX_GRAMMAR_CACHE_BYTES = 32 << 20 };
@@ -253,7 +254,7 @@ static bool serve_until_signal(struct server *server, const sigset_t *signals, c
 {
     struct throughput_log throughput[SERVER_MAX_MODELS] = {0};
     bool announced = false, failed = false;
-    while (!is_told_to_stop(server, signals, announced ? TICK_SECONDS : TICK_SECONDS / 10)) {
+    while (!is_told_to_stop(server, signals, announced ? TICK_SECONDS : START_TICK_SECONDS)) {
         server_tick(server, throughput);
         if (announced || !start_is_done(server, &failed, e)) {
             if (failed) return false;
