@@ -2,10 +2,11 @@
 """Writes reference vectors or scores of a checkpoint that embeds or reranks: OUT/NAME.json and OUT/NAME.safetensors.
 
     python3 tools/golden/pooling_golden.py CHECKPOINT NAME IMAGES OUT embed|rerank [--made-by "mkcheckpoint arguments"]
+    python3 tools/golden/pooling_golden.py CHECKPOINT NAME IMAGES OUT embed --bf16-error [--device cuda]
 
 Prompts, limits of pixels and pooling are those of Qwen's own classes (QwenLM/Qwen3-VL-Embedding, src/models).
 transformers computes the outputs in float32 with eager attention on the CPU. tests/golden/README.md describes the
-layout.
+layout. --bf16-error runs the cases in BF16 (SDPA attention, as users have it) and prints the relative errors.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import unicodedata
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import Qwen3VLForConditionalGeneration
 
 import make_golden
@@ -105,9 +106,9 @@ def shortened(ids, most, closing):
 # ---- the model ----
 
 
-def load_model(directory):
+def load_model(directory, attention):
     config = reference.load_config(directory)
-    config._attn_implementation = "eager"
+    config._attn_implementation = attention
     torch.set_default_dtype(torch.float32)
     model = Qwen3VLForConditionalGeneration(config)
     state = reference.float32_state(directory, True)  # embedding models may lack the head, which they do not use
@@ -116,9 +117,9 @@ def load_model(directory):
 
 
 class Pooling(make_golden.Golden):
-    def __init__(self, directory, images):
-        self.device, self.images = "cpu", images
-        self.model = load_model(directory)
+    def __init__(self, directory, images, device="cpu", dtype=torch.float32):
+        self.device, self.images = device, images
+        self.model = load_model(directory, "eager" if dtype == torch.float32 else "sdpa").to(device, dtype)
         self.tokenizer = reference.load_tokenizer(directory)
         self.processor = reference.load_image_processor(directory)
         self.processor.size = type(self.processor.size)(shortest_edge=MIN_PIXELS, longest_edge=MAX_PIXELS)
@@ -131,9 +132,11 @@ class Pooling(make_golden.Golden):
         if most and len(ids) > most:
             assert not patches
             ids = shortened(ids, most, closing)
-            tokens = torch.tensor([ids])
+            tokens = torch.tensor([ids], device=self.device)
             feed = dict(input_ids=tokens, attention_mask=torch.ones_like(tokens), mm_token_type_ids=tokens * 0)
-        return ids, self.model.model(**feed).last_hidden_state[0, -1].float()
+        if "pixel_values" in feed:
+            feed["pixel_values"] = feed["pixel_values"].to(self.model.dtype)
+        return ids, self.model.model(**feed).last_hidden_state[0, -1].float().cpu()
 
     def score(self, hidden):
         head = self.model.lm_head.weight
@@ -141,11 +144,39 @@ class Pooling(make_golden.Golden):
         return float(torch.sigmoid(hidden.double() @ (head[yes].double() - head[no].double())))
 
 
+# ---- what BF16 loses ----
+
+
+def relative(got, want):
+    return float((got - want).norm() / want.norm())
+
+
+def vector_errors(got, want):
+    """Of the hidden state, and of the vectors that the test reads: whole, and cut to 64 and 100 numbers."""
+    unit = torch.nn.functional.normalize
+    return [relative(got, want)] + [relative(unit(got[:n], dim=0), unit(want[:n], dim=0)) for n in (len(want), 64, 100)]
+
+
+def print_bf16_errors(a):
+    truth = load_file(os.path.join(a.out, a.name + ".safetensors"))
+    golden, worst = Pooling(a.checkpoint, a.images, a.device, torch.bfloat16), 0.0
+    for i, case in enumerate(EMBED_CASES):
+        _, hidden = golden.hidden(embedding_conversation(case), case.get("max_tokens"))
+        errors = vector_errors(hidden, truth[f"case{i:02d}.hidden"])
+        print(f"case{i:02d}", " ".join(f"{e:.4f}" for e in errors))
+        worst = max([worst, *errors])
+    print(f"{a.name} in BF16 on {a.device}: largest relative error {worst:.4f}")
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("checkpoint"), p.add_argument("name"), p.add_argument("images"), p.add_argument("out")
     p.add_argument("task", choices=("embed", "rerank")), p.add_argument("--made-by", default=None)
+    p.add_argument("--bf16-error", action="store_true"), p.add_argument("--device", default="cpu")
     a = p.parse_args()
+    if a.bf16_error:
+        with torch.inference_mode():
+            return print_bf16_errors(a)
     golden, tensors, cases = Pooling(a.checkpoint, a.images), {}, []
     embeds = a.task == "embed"
     with torch.inference_mode():
