@@ -9,7 +9,7 @@
 #include "checkpoint/layout_parts.h"
 #include "tensor/dequantize.h"
 
-enum { ALIGNMENT = 64, TILE_ROWS = ZEROS_PER_WORD };
+enum { ALIGNMENT = 64, TILE_ROWS = ZEROS_PER_WORD, GRAIN = 4 /* tiles a thread takes at a time */ };
 
 /* ---- quantized values ---- */
 
@@ -70,7 +70,7 @@ static int awq_shift(int64_t row)
     return nibble[row % 8] * 4;
 }
 
-static void read_codes(uint8_t *out, const struct stored_weight *s, int64_t row)
+static void read_row(uint8_t *out, const struct stored_weight *s, int64_t row)
 {
     const uint8_t *data = s->codes->data;
     const int64_t last = s->codes->shape[s->codes->n_dims - 1];
@@ -86,6 +86,29 @@ static void read_codes(uint8_t *out, const struct stored_weight *s, int64_t row)
                                            down ? last : 1, s->bits, s->padded, 0};
         read_stream(out, &stream, s->cols);
     }
+}
+
+/* Reads eight rows that share AutoAWQ's words. A word of the next column is in another cache line,
+ * so each is read once. */
+static void unpack_awq_rows(uint8_t *out, const struct stored_weight *s, int64_t first)
+{
+    const int64_t last = s->codes->shape[s->codes->n_dims - 1];
+    for (int64_t c = 0; c < s->cols; c++) {
+        const uint32_t word = word_at(s->codes->data, c * last + first / 8);
+        for (int64_t row = 0; row < 8; row++)
+            out[row * s->cols + c] = (uint8_t)(word >> awq_shift(row) & 15);
+    }
+}
+
+/* Reads n rows into out[n][cols]. */
+static void read_rows(uint8_t *out, const struct stored_weight *s, int64_t first, int64_t n)
+{
+    if (s->layout == CODES_AWQ && first % 8 == 0 && n == 8) {
+        unpack_awq_rows(out, s, first);
+        return;
+    }
+    for (int64_t row = 0; row < n; row++)
+        read_row(out + row * s->cols, s, first + row);
 }
 
 /* ---- zero points ---- */
@@ -238,14 +261,18 @@ static bool put_groups(const struct repack_job *j, int64_t row)
 static void repack_tiles(void *context, size_t begin, size_t end, int thread)
 {
     struct repack_job *j = context;
-    uint8_t *codes = malloc((size_t)j->w->cols);
-    const int64_t last = (int64_t)end * TILE_ROWS;
+    const int64_t cols = j->w->cols;
+    uint8_t *codes = malloc(TILE_ROWS * (size_t)cols);
     (void)thread;
     if (!codes) atomic_store(&j->out_of_memory, true);
-    for (int64_t row = (int64_t)begin * TILE_ROWS; codes && row < last && row < j->w->rows; row++) {
-        read_codes(codes, j->s, j->first_row + row);
-        put_codes(j, row, codes);
-        if (!put_groups(j, row)) atomic_store(&j->not_finite, true);
+    for (size_t tile = begin; codes && tile < end; tile++) {
+        const int64_t first = (int64_t)tile * TILE_ROWS, left = j->w->rows - first,
+                      n = left < TILE_ROWS ? left : TILE_ROWS;
+        read_rows(codes, j->s, j->first_row + first, n);
+        for (int64_t row = 0; row < n; row++) {
+            put_codes(j, first + row, codes + row * cols);
+            if (!put_groups(j, first + row)) atomic_store(&j->not_finite, true);
+        }
     }
     free(codes);
 }
@@ -261,7 +288,7 @@ bool repack_weight(struct tensor *out, void *memory, const struct tensor *w, str
     if (s->order && !order_columns(place, s, e)) return false;
     j.place = s->order ? place : NULL;
     memset(j.zero, 0, weight_group_zero_bytes(w));
-    pool_run(pool, (size_t)((w->rows + TILE_ROWS - 1) / TILE_ROWS), 1, repack_tiles, &j);
+    pool_run(pool, (size_t)((w->rows + TILE_ROWS - 1) / TILE_ROWS), GRAIN, repack_tiles, &j);
     *out = *w;
     out->data = j.data;
     out->group_scale = j.scale;
