@@ -131,10 +131,11 @@ bool read_fp8(struct tensor_source *s, struct tensor *out, const struct wanted_m
 
 /* Reads the global scale. compressed-tensors divides by it, ModelOpt multiplies by it. If the two
  * were confused, the largest weight would be absurd, so that weight is checked. A sparse file,
- * which stands for a model that is not downloaded yet, has only zeros and is not checked. */
+ * which stands for a model that is not downloaded yet, has only zeros and is not checked. A divisor
+ * of 0 with other codes would give 0 / 0. */
 static bool read_global_scale(struct tensor_source *s, struct tensor *out,
                               const struct tensor_view *t, const struct tensor_view *scales,
-                              bool divides, ey_err *e)
+                              const struct tensor_view *codes, bool divides, ey_err *e)
 {
     enum { LARGEST_CODE = 6 * 448 };
     float value;
@@ -144,7 +145,7 @@ static bool read_global_scale(struct tensor_source *s, struct tensor *out,
     if (!check_view_dtype(t, DTYPE_F32, e)) return false;
     memcpy(&value, t->data, sizeof(value));
     const float largest = divides ? LARGEST_CODE / value : LARGEST_CODE * value;
-    const bool holes = value == 0 && is_all_zero(scales);
+    const bool holes = value == 0 && is_all_zero(scales) && (!divides || is_all_zero(codes));
     if (!holes && !(largest >= 1e-6f && largest <= 1e4f))
         return ey_fail(
             e, EY_BAD_MODEL,
@@ -169,7 +170,8 @@ static bool check_block_scales(const struct tensor_view *t, ey_err *e)
 }
 
 static bool read_nvfp4_scales(struct tensor_source *s, struct tensor *out,
-                              const struct wanted_matrix *m, const struct tensor_view *t, ey_err *e)
+                              const struct wanted_matrix *m, const struct tensor_view *t,
+                              const struct tensor_view *codes, ey_err *e)
 {
     const struct tensor_view *divisor = find_beside(s, m, "_global_scale"),
                              *factor = find_beside(s, m, "_scale_2");
@@ -185,7 +187,7 @@ static bool read_nvfp4_scales(struct tensor_source *s, struct tensor *out,
     out->group_scale = t->data;
     out->scale_dtype = DTYPE_F8_E4M3;
     s->bytes += t->size;
-    return read_global_scale(s, out, divisor ? divisor : factor, t, divisor != NULL, e);
+    return read_global_scale(s, out, divisor ? divisor : factor, t, codes, divisor != NULL, e);
 }
 
 bool read_fp4(struct tensor_source *s, struct tensor *out, const struct wanted_matrix *m,
@@ -204,5 +206,5 @@ bool read_fp4(struct tensor_source *s, struct tensor *out, const struct wanted_m
     if (!check_part(codes, DTYPE_U8, m->rows, m->cols / 2, e)) return false;
     s->bytes += codes->size;
     return is_exponents(t) ? read_exponent_scales(s, out, m, t, LARGEST_EXPONENT, e)
-                           : read_nvfp4_scales(s, out, m, t, e);
+                           : read_nvfp4_scales(s, out, m, t, codes, e);
 }

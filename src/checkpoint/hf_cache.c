@@ -29,16 +29,21 @@ static const char *hf_cache_getenv(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Writes prefix + suffix with a leading "~" expanded to the home directory. Returns false if the
- * result is too long or there is no home directory. */
-static bool expand_home(char *out, const char *prefix, const char *suffix)
+/* Writes prefix + suffix, with a leading "~" expanded to the home directory, to out; an empty text
+ * if there is no home directory. Fails if the result is too long. */
+static bool expand_home(char *out, const char *variable, const char *prefix, const char *suffix,
+                        ey_err *e)
 {
     const char *home = "";
+    out[0] = 0;
     if (prefix[0] == '~' && (prefix[1] == '/' || !prefix[1])) {
         home = hf_cache_getenv("HOME");
         prefix++;
     }
-    return home && snprintf(out, EY_MAX_PATH, "%s%s%s", home, prefix, suffix) < EY_MAX_PATH;
+    return !home || snprintf(out, EY_MAX_PATH, "%s%s%s", home, prefix, suffix) < EY_MAX_PATH ||
+           ey_fail(e, EY_NOT_FOUND,
+                   "the path of the Hugging Face cache, from %s, is longer than %d bytes", variable,
+                   EY_MAX_PATH);
 }
 
 /* Follows huggingface_hub's constants.py, except that $VARIABLES in a value are not expanded. */
@@ -52,9 +57,12 @@ bool hf_cache_directory(char *out, ey_err *e)
                   {"XDG_CACHE_HOME", "/huggingface/hub"}};
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         const char *value = hf_cache_getenv(places[i].variable);
-        if (value && expand_home(out, value, places[i].suffix)) return true;
+        if (!value) continue;
+        if (!expand_home(out, places[i].variable, value, places[i].suffix, e)) return false;
+        if (out[0]) return true;
     }
-    if (expand_home(out, "~", "/.cache/huggingface/hub")) return true;
+    if (!expand_home(out, "HOME", "~", "/.cache/huggingface/hub", e)) return false;
+    if (out[0]) return true;
     return ey_fail(e, EY_NOT_FOUND,
                    "there is no Hugging Face cache: neither HF_HOME nor HOME is set; give --model "
                    "a directory");
@@ -405,7 +413,7 @@ static uint64_t gguf_file_bytes(const char *path)
     char directory[EY_MAX_PATH];
     const char *slash = strrchr(path, '/');
     uint64_t bytes = 0;
-    snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) : 1,
+    snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) + 1 : 1,
              slash ? path : ".");
     DIR *d = opendir(directory);
     for (struct dirent *entry; d && slash && (entry = readdir(d));) {

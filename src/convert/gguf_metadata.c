@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "checkpoint/template_file.h"
 
 static void put_gguf_text(struct gguf_writer *w, const char *key, const char *text)
 {
@@ -112,25 +112,11 @@ static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err 
     return true;
 }
 
-/* Writes the chat template, from tokenizer_config.json or the separate file of newer models. */
-static bool put_template(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
+static void put_template(struct gguf_writer *w, struct checkpoint *ckpt)
 {
-    char path[EY_MAX_PATH];
-    const json_object *file;
-    char *text;
-    size_t n;
-    if (!checkpoint_json(ckpt, "tokenizer_config.json", &file, e) ||
-        !path_join(path, checkpoint_directory(ckpt), "chat_template.jinja", e))
-        return false;
-    json_object *template = json_member_of_type(file, "chat_template", json_type_string);
-    if (path_is_file(path)) {
-        if (!file_read_regular(&text, &n, path, EY_MAX_JSON_BYTES, e)) return false;
-        gguf_put_text(w, "tokenizer.chat_template", text, n);
-        free(text);
-    } else if (template) {
-        put_gguf_text(w, "tokenizer.chat_template", json_object_get_string(template));
-    }
-    return true;
+    struct template_file t = {0};
+    if (template_file_find(&t, ckpt)) gguf_put_text(w, "tokenizer.chat_template", t.text, t.n);
+    free(t.text);
 }
 
 bool gguf_put_model(struct gguf_writer *w, const struct convert_source *source,
@@ -145,7 +131,8 @@ bool gguf_put_model(struct gguf_writer *w, const struct convert_source *source,
     gguf_put_u32(w, "general.file_type", file_type);
     gguf_put_u32(w, "general.quantization_version", 2);
     put_shape(&keys, source);
-    return put_sampling(w, source->ckpt, e) && put_template(w, source->ckpt, e);
+    put_template(w, source->ckpt);
+    return put_sampling(w, source->ckpt, e);
 }
 
 /* ---- the vision encoder ---- */

@@ -12,7 +12,7 @@
 #include "checkpoint/repack.h"
 #include "convert/quantize.h"
 #include "models/pooling/pooling_task.h"
-#include "models/template_file.h"
+#include "checkpoint/template_file.h"
 
 /* Families recognized by their chat template come before others of the same architecture. */
 static const struct family *const families[] = {

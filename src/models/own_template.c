@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "models/chat/template_check.h"
-#include "models/template_file.h"
+#include "checkpoint/template_file.h"
 
 enum { MAX_TEMPLATE_BYTES = 1 << 20, MAX_WRITTEN_BYTES = 64 << 10, MAX_DIFFERENCES_BYTES = 4096 };
 

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_files.h"
 #include "checkpoint/gguf/gguf_model.h"
 #include "checkpoint/gguf/gguf_writer.h"
 #include "checkpoint/quantized_layouts.h"
@@ -190,6 +191,8 @@ static const struct damage {
     {"blk.0.attn_norm.weight", 38, 8, "\0\0\0\0\0\0\0\0", "overlap"},
     {"blk.0.attn_norm.weight", 0, 22, "blk.0.attn_what.weight",
      "tensor blk.0.attn_what.weight does not belong"},
+    {"blk.0.attn_norm.weight", 0, 22, "blk.0.ffn_up_exps.bias", "belongs to a mixture of experts"},
+    {"blk.0.attn_norm.weight", 0, 22, "rope_freqs.weight.long", "scales RoPE by frequency"},
     {"blk.0.attn_q.weight", 0, 19, "blk.0.attn_k.weight",
      "tensor blk.0.attn_k.weight occurs twice"},
 };
@@ -305,6 +308,8 @@ static void names_missing_parts(void **state)
     temp_file(dir, "n-00002-of-00002.gguf", b.data, b.n);
     assert_false(checkpoint_open(&c, temp_path(dir, "n-00002-of-00002.gguf"), &e));
     assert_non_null(strstr(e.text, "part 1 of 2 is missing"));
+    assert_true(gguf_is_part_of("n-00002-of-00002.gguf", "n-00001-of-00002.gguf"));
+    assert_false(gguf_is_part_of("n-00002-of-00003.gguf", "n-00001-of-00002.gguf"));
     temp_file(dir, "vision.gguf", b.data, 64);
     assert_false(checkpoint_open(&c, temp_path(dir, "vision.gguf"), &e));
     assert_false(checkpoint_open(&c, SEEDS "vision.gguf", &e));

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_files.h"
 #include "checkpoint/hf_cache.h"
 #include "temp_dir.h"
 
@@ -170,6 +171,12 @@ static void where_the_cache_is(void **state)
     }
     only_set(NULL, NULL);
     expect_missing(NAME, "HF_HOME", "--model");
+    char *endless = calloc(1, EY_MAX_PATH + 1);
+    memset(endless, 'a', EY_MAX_PATH);
+    only_set("HF_HOME", endless);
+    setenv("HOME", root, 1);
+    expect_missing(NAME, "from HF_HOME", "is longer than");
+    free(endless);
 }
 
 static void listing(void **state)
@@ -255,6 +262,13 @@ static void gguf_files_by_tags(void **state)
                    "eyelet pull Org/Absent:Q4_K_M");
 }
 
+static bool count_file(void *n, const char *path)
+{
+    (void)path;
+    ++*(int *)n;
+    return true;
+}
+
 static void folders_of_gguf_files(void **state)
 {
     (void)state;
@@ -267,6 +281,14 @@ static void folders_of_gguf_files(void **state)
     assert_false(model_directory_find(found, temp_path(root, "own"), &e));
     assert_non_null(strstr(e.text, "several GGUF files; give the path of one (tags: Q4_0, Q8_0)"));
     expect_found(temp_path(root, "own/m-Q8_0.gguf"), "own/m-Q8_0.gguf");
+    for (int i = 0; i < 1100; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "many/m-%d.gguf", i);
+        link_gguf(name);
+    }
+    int n = 0;
+    assert_true(gguf_each_file(temp_path(root, "many"), count_file, &n));
+    assert_int_equal(n, 1100);
 }
 
 #define DIGEST "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"

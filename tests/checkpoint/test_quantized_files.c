@@ -271,11 +271,36 @@ static void every_damage(void **state)
     assert_true(refused > 500);
 }
 
+/* 0 / 0 would be no number; zeros alone stand for a model that is not downloaded yet. */
+static void nvfp4_divided_by_zero(void **state)
+{
+    (void)state;
+    const struct layout_case c = {"nvfp4", {0}, DTYPE_FP4};
+    struct checkpoint *truth;
+    ey_err e = {0};
+    assert_true(checkpoint_open(&truth, quantized, &e));
+    const struct tensor_view *want = expected_of(truth, &c);
+    for (int codes_too = 0; codes_too < 2; codes_too++) {
+        struct tensor_list list = tensors_of(&c);
+        struct opened o;
+        for (size_t i = 0; i < list.n; i++)
+            if (strstr(list.at[i].name, "scale") || codes_too)
+                memset(list.at[i].data, 0, list.at[i].size);
+        tensors_write(&list, damaged_dir);
+        const bool ok = read_case(&o, damaged_dir, &c, want->shape[0], want->shape[1], 0, &e);
+        assert_int_equal(ok, codes_too);
+        if (!ok) assert_non_null(strstr(e.text, "global_scale is 0"));
+        close_case(&o);
+    }
+    checkpoint_close(truth);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout),
         cmocka_unit_test(every_damage),
+        cmocka_unit_test(nvfp4_divided_by_zero),
     };
     damaged_dir = temp_dir_until_exit();
     temp_text(damaged_dir, "config.json", "{}");

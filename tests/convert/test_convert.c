@@ -380,6 +380,23 @@ static void keeps_limits_of_pixels(void **state)
     gguf_close(f);
 }
 
+/* The template of a file of its own, which goes before tokenizer_config.json's. */
+static void keeps_the_template(void **state)
+{
+    (void)state;
+    const char *was = path_of("template"), *out = path_of("template.gguf");
+    struct gguf *f;
+    ey_err e;
+    ckpt_copy(ckpt_make(fixture_dir(), "tiny-qwen3-bf16"), was);
+    FILE *file = fopen(path_of("template/chat_template.json"), "w");
+    assert_true(file && fputs("{\"chat_template\": \"of its own\"}", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    convert(was, out, false);
+    if (!gguf_open(&f, out, &e)) fail_msg("%s", e.text);
+    assert_string_equal(gguf_text(f, "tokenizer.chat_template"), "of its own");
+    gguf_close(f);
+}
+
 /* A pre-tokenizer without a name in GGUF, and a token flag that GGUF does not store. */
 static void refuses_other_tokenizers(void **state)
 {
@@ -395,16 +412,28 @@ static void refuses_other_tokenizers(void **state)
     ey_err e;
     assert_false(try_convert(odd, path_of("odd.gguf"), false, &report, &e));
     assert_non_null(strstr(e.text, "GGUF has no name for its pre-tokenizer"));
+    const char *nested = path_of("nested");
+    ckpt_copy(plain, nested);
+    ckpt_set(nested, "tokenizer.json", "pre_tokenizer.pretokenizers",
+             "[{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
+             "{\"Regex\":\"\\\\p{N}{1,3}|\\\\s+|\\\\S\"},\"behavior\":\"Isolated\",\"invert\":"
+             "false}]},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]");
+    assert_false(try_convert(nested, path_of("nested.gguf"), false, &report, &e));
+    assert_non_null(strstr(e.text, "GGUF has no name for its pre-tokenizer"));
     ckpt_copy(plain, strips);
     json_object *file = json_parse_file(path_of("strips/tokenizer.json"), EY_IO, &e);
     json_object *added = json_member(file, "added_tokens");
-    json_object_object_add(json_object_array_get_idx(added, 0), "rstrip",
-                           json_object_new_boolean(true));
-    const char *text = json_object_to_json_string(added);
-    ckpt_set(strips, "tokenizer.json", "added_tokens", text);
+    static const char *const flags[] = {"rstrip", "normalized"};
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        char says[64];
+        json_object *token = json_object_array_get_idx(added, 0);
+        json_object_object_add(token, flags[i], json_object_new_boolean(true));
+        ckpt_set(strips, "tokenizer.json", "added_tokens", json_object_to_json_string(added));
+        snprintf(says, sizeof(says), "GGUF cannot represent %s", flags[i]);
+        refuse(strips, path_of("strips.gguf"), EY_BAD_REQUEST, says);
+        json_object_object_add(token, flags[i], json_object_new_boolean(false));
+    }
     json_object_put(file);
-    assert_false(try_convert(strips, path_of("strips.gguf"), false, &report, &e));
-    assert_non_null(strstr(e.text, "GGUF cannot represent rstrip"));
 }
 
 /* A normalizer and a merge rule that readers would not infer from the pre-tokenizer's name. */
@@ -716,6 +745,7 @@ int main(void)
         cmocka_unit_test(empty_tensors_come_along),
         cmocka_unit_test(long_names_come_along),
         cmocka_unit_test(refuses_what_would_be_lost),
+        cmocka_unit_test(keeps_the_template),
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(refuses_other_normalizers),
         cmocka_unit_test(names_damaged_tokenizers),

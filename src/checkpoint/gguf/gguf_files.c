@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 
-enum { MAX_LISTED = 1024, SHOWN_TAGS = 1024, TAG_BYTES = 64 };
+enum { SHOWN_TAGS = 1024, TAG_BYTES = 64 };
 #define ENDING ".gguf"
 #define PART_ENDING "-00001-of-00001.gguf" /* only its length is used */
 
@@ -57,7 +57,9 @@ bool gguf_is_part_of(const char *name, const char *first)
     size_t stem, first_stem;
     if (!has_gguf_ending(name) || !part_number(name, &stem) || !part_number(first, &first_stem))
         return strcmp(name, first) == 0;
-    return stem == first_stem && strncmp(name, first, stem) == 0;
+    const size_t count = stem + strlen("-00001");
+    return stem == first_stem && strncmp(name, first, stem) == 0 &&
+           strcmp(name + count, first + count) == 0;
 }
 
 int gguf_mmproj_rank(const char *name)
@@ -120,28 +122,28 @@ static int compare_file_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void add_name(struct file_names *list, const char *name)
+static bool add_name(struct file_names *list, const char *name)
 {
-    char *copy = list->n < MAX_LISTED ? strdup(name) : NULL;
+    char *copy = strdup(name);
     char **more = copy ? realloc(list->name, (size_t)(list->n + 1) * sizeof(*more)) : NULL;
-    if (!more) {
-        free(copy);
-        return;
-    }
+    if (!more) return free(copy), false;
     list->name = more;
     list->name[list->n++] = copy;
+    return true;
 }
 
-/* Collects the GGUF files of a folder and of its subfolders ("Q8_0/model.gguf"). */
-static void read_names(struct file_names *list, const char *directory, const char *below)
+/* Collects the GGUF files of a folder and of its subfolders ("Q8_0/model.gguf"). Returns false
+ * without memory for their names. */
+static bool read_names(struct file_names *list, const char *directory, const char *below)
 {
+    bool ok = true;
     char path[EY_MAX_PATH], name[EY_MAX_PATH];
     if (below ? !path_join(path, directory, below, NULL)
               : snprintf(path, sizeof(path), "%s", directory) >= (int)sizeof(path))
-        return;
+        return true;
     DIR *d = opendir(path);
-    if (!d) return;
-    for (struct dirent *entry; (entry = readdir(d));) {
+    if (!d) return true;
+    for (struct dirent *entry; ok && (entry = readdir(d));) {
         if (entry->d_name[0] == '.' ||
             snprintf(name, sizeof(name), "%s%s%s", below ? below : "", below ? "/" : "",
                      entry->d_name) >= (int)sizeof(name))
@@ -149,19 +151,23 @@ static void read_names(struct file_names *list, const char *directory, const cha
         char whole[EY_MAX_PATH];
         if (!path_join(whole, directory, name, NULL)) continue;
         if (!below && path_is_directory(whole))
-            read_names(list, directory, entry->d_name);
+            ok = read_names(list, directory, entry->d_name);
         else if (gguf_is_model_name(name) && path_is_file(whole))
-            add_name(list, name);
+            ok = add_name(list, name);
     }
     closedir(d);
+    return ok;
 }
 
-static struct file_names names_in(const char *directory)
+static bool names_in(struct file_names *list, const char *directory, ey_err *e)
 {
-    struct file_names list = {0};
-    read_names(&list, directory, NULL);
-    if (list.n) qsort(list.name, (size_t)list.n, sizeof(*list.name), compare_file_names);
-    return list;
+    *list = (struct file_names){0};
+    if (!read_names(list, directory, NULL)) {
+        free_names(list);
+        return ey_fail_memory(e, "names of files", 0);
+    }
+    if (list->n) qsort(list->name, (size_t)list->n, sizeof(*list->name), compare_file_names);
+    return true;
 }
 
 static bool fail_choice(const struct file_names *list, const char *directory, const char *tag,
@@ -184,7 +190,8 @@ static bool fail_choice(const struct file_names *list, const char *directory, co
 
 bool gguf_choose_file(char *out, const char *directory, const char *tag, bool usual, ey_err *e)
 {
-    struct file_names list = names_in(directory);
+    struct file_names list;
+    if (!names_in(&list, directory, e)) return false;
     const int at = tag || usual || list.n == 1
                        ? gguf_choose_name((const char *const *)list.name, list.n, tag)
                        : -1;
@@ -196,8 +203,9 @@ bool gguf_choose_file(char *out, const char *directory, const char *tag, bool us
 
 bool gguf_each_file(const char *directory, bool (*fn)(void *user, const char *path), void *user)
 {
-    struct file_names list = names_in(directory);
+    struct file_names list;
     bool ok = true;
+    if (!names_in(&list, directory, NULL)) return true;
     for (int i = 0; ok && i < list.n; i++) {
         char path[EY_MAX_PATH];
         if (path_join(path, directory, list.name[i], NULL)) ok = fn(user, path);

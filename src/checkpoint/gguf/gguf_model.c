@@ -215,17 +215,27 @@ static bool mark_paired_rows(const struct gguf_model *m, struct tensor_view *t, 
     return true;
 }
 
+/* Fails for tensors of experts and for those that scale RoPE. */
+static bool check_is_supported(const struct tensor_view *t, ey_err *e)
+{
+    const char *what = NULL;
+    if (strncmp(t->name, "rope_f", 6) == 0)
+        what = "scales RoPE by frequency (as Llama 3.1 does)";
+    else if (strncmp(t->name, "blk.", 4) == 0 &&
+             (strstr(t->name, "_exps.") || strstr(t->name, "_gate_inp.") ||
+              strstr(t->name, "_shexp.")))
+        what = "belongs to a mixture of experts";
+    return !what || ey_fail(e, EY_BAD_MODEL, "%s: tensor %.200s %s, which is not supported",
+                            t->file, t->name, what);
+}
+
 static bool add_text_views(struct gguf_model *m, const struct gguf *part, ey_err *e)
 {
     char name[GGUF_NAME_BYTES];
     for (size_t i = 0; i < gguf_n_tensors(part); i++) {
         const struct tensor_view *from = gguf_tensor_at(part, i);
         if (gguf_is_ollama_vision(m, from->name)) continue;
-        if (strcmp(from->name, "rope_freqs.weight") == 0)
-            return ey_fail(e, EY_BAD_MODEL,
-                           "%s: tensor rope_freqs.weight scales RoPE by frequency (as Llama 3.1 "
-                           "does), which is not supported",
-                           from->file);
+        if (!check_is_supported(from, e)) return false;
         if (!gguf_model_name(name, m->arch, from->name))
             return ey_fail(e, EY_BAD_MODEL,
                            "%s: tensor %.200s does not belong to a model of the architecture %s",

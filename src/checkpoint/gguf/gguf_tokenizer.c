@@ -342,26 +342,26 @@ static bool find_pre_tokenizer(const struct gguf_vocab *v, enum pre_tokenizer *o
                    vocab_path(v), pre ? pre : "missing");
 }
 
-/* Returns the pattern of a pre-tokenizer's Split step, or NULL if it has none. */
-static const char *split_pattern(const json_object *pre_tokenizer)
+/* Returns the pattern of a pre-tokenizer's Split step, or NULL if it has none. Sequences may be
+ * nested; JSON's depth limit bounds the recursion. */
+static const char *split_pattern(const json_object *step)
 {
-    json_object *list = json_member_of_type(pre_tokenizer, "pretokenizers", json_type_array);
-    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-        json_object *regex = json_member(json_member(json_object_array_get_idx(list, i), "pattern"),
-                                         "Regex");
-        if (regex) return json_object_get_string(regex);
-    }
-    return NULL;
+    json_object *list = json_member_of_type(step, "pretokenizers", json_type_array),
+                *regex = json_member(json_member(step, "pattern"), "Regex");
+    const char *found = regex ? json_object_get_string(regex) : NULL;
+    for (size_t i = 0; !found && list && i < json_object_array_length(list); i++)
+        found = split_pattern(json_object_array_get_idx(list, i));
+    return found;
 }
 
-static bool has_digits(const json_object *pre_tokenizer)
+static bool has_digits(const json_object *step)
 {
-    json_object *list = json_member_of_type(pre_tokenizer, "pretokenizers", json_type_array);
-    for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-        json_object *type = json_member(json_object_array_get_idx(list, i), "type");
-        if (type && strcmp(json_object_get_string(type), "Digits") == 0) return true;
-    }
-    return false;
+    json_object *list = json_member_of_type(step, "pretokenizers", json_type_array),
+                *type = json_member(step, "type");
+    bool found = type && strcmp(json_object_get_string(type), "Digits") == 0;
+    for (size_t i = 0; !found && list && i < json_object_array_length(list); i++)
+        found = has_digits(json_object_array_get_idx(list, i));
+    return found;
 }
 
 /* Returns whether a tokenizer.json has this pre-tokenizer. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds a checkpoint's chat template. */
-#ifndef EY_MODELS_TEMPLATE_FILE_H
-#define EY_MODELS_TEMPLATE_FILE_H
+#ifndef EY_CHECKPOINT_TEMPLATE_FILE_H
+#define EY_CHECKPOINT_TEMPLATE_FILE_H
 
 #include "checkpoint/checkpoint.h"
 

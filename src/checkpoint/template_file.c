@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "models/template_file.h"
+#include "checkpoint/template_file.h"
 
 #include <stdlib.h>
 #include <string.h>
