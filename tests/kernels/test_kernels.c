@@ -17,6 +17,11 @@
 #include "backend/ref/ref_backend.h"
 
 enum { THREAD_COUNTS = 3, MAX_NAME = 160 };
+#ifdef EY_MODELLED_TILES
+static const enum cpu_tier least_tier = CPU_AMX; /* test_kernels checks the others */
+#else
+static const enum cpu_tier least_tier = CPU_GENERIC;
+#endif
 
 struct variant {
     const struct cpu_kernels *kernels;
@@ -73,6 +78,7 @@ static void open_suite(struct suite *s)
             printf("skipped %s: this machine has it not\n", kernel_masks[i]);
             continue;
         }
+        if (kernels->isa.tier < least_tier) continue;
         struct variant *v = &s->variant[s->n_variants++];
         v->kernels = kernels;
         for (int t = 0; t < THREAD_COUNTS; t++)
