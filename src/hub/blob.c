@@ -222,9 +222,16 @@ void blob_close(struct blob *b)
 
 /* ---- writing ---- */
 
+/* Bytes that were hashed are not written again: without ranges, a broken download restarts from 0,
+ * and its new bytes would not be in the hash. */
 bool blob_write(struct blob *b, uint64_t at, const char *bytes, size_t n, ey_err *e)
 {
     char path[EY_MAX_PATH];
+    const uint64_t hashed = at < b->hashed ? b->hashed - at : 0;
+    const size_t skipped = hashed < n ? (size_t)hashed : n;
+    at += skipped;
+    bytes += skipped;
+    n -= skipped;
     if (!file_write_at(b->fd, bytes, n, at))
         return blob_path(path, b->model, b->file, PARTIAL, e) && hub_cache_fail(path, "written", e);
     return byte_ranges_add(&b->ranges, at, at + n) ||

@@ -575,6 +575,34 @@ static void test_cut_without_ranges(void **state)
     expect_whole();
 }
 
+/* A download that restarts from 0 must not change bytes whose hash is known already. */
+static void test_hashed_bytes_stay(void **state)
+{
+    (void)state;
+    enum { HASHED = 1000 };
+    static const char damaged[HASHED];
+    struct hub_model model = {.n = 0};
+    struct hub_file file = {.name = "x", .size = sizeof(second)};
+    struct blob b;
+    char blob[256], found[HUB_ETAG_BYTES + 1];
+    ey_err e;
+    bool ok = true;
+    snprintf(model.directory, sizeof(model.directory), "%s", in_cache(FOLDER));
+    snprintf(file.etag, sizeof(file.etag), "%s", script->file[7].etag);
+    snprintf(blob, sizeof(blob), FOLDER "/blobs/%s", file.etag);
+    assert_true(blob_make_directories(&model, &e));
+    assert_int_equal(blob_open(&b, &model, &file, &e), BLOB_OPEN);
+    assert_true(blob_write(&b, 0, (const char *)second, HASHED, &e));
+    assert_true(blob_hash(&b, SIZE_MAX, &e, &ok));
+    assert_true(blob_write(&b, 0, damaged, HASHED, &e));
+    assert_true(blob_write(&b, HASHED / 2, (const char *)second + HASHED / 2,
+                           sizeof(second) - HASHED / 2, &e));
+    assert_true(blob_hash(&b, SIZE_MAX, &e, &ok));
+    assert_true(ok && blob_is_complete(&b));
+    assert_int_equal(blob_finish(&b, found, &e), BLOB_END_STORED);
+    expect_file(blob, second, sizeof(second));
+}
+
 static void test_wrong_byte_once(void **state)
 {
     (void)state;
@@ -909,6 +937,7 @@ int main(void)
         CASE(test_vocab_and_merges),
         CASE(test_no_ranges),
         CASE(test_cut_without_ranges),
+        CASE(test_hashed_bytes_stay),
         CASE(test_wrong_byte_once),
         CASE(test_damaged_partial),
         CASE(test_true_partial),
