@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A blob while it is downloaded. The record never claims more bytes than were written, so if the
- * program is killed, only what arrived since the last record is lost. If a power cut loses recorded
- * bytes, the hash detects it. */
+/* A blob during its download. The record never claims more bytes than were written, so if the
+ * program is killed, only bytes that arrived after the last record are lost. If a power cut loses
+ * recorded bytes, the hash detects it. */
 #include "hub/blob.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ bool hub_cache_fail(const char *path, const char *done, ey_err *e)
     return ey_fail(e, EY_IO, "%.300s cannot be %s: %s", path, done, strerror(errno));
 }
 
-/* On a read-only disk, mkdir() of an existing folder may fail with another error than EEXIST. */
+/* On a read-only disk, mkdir() of an existing folder may fail with an error other than EEXIST. */
 static bool make_missing_directory(const char *path, ey_err *e)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
@@ -154,7 +154,7 @@ uint64_t blob_bytes_present(const struct hub_model *model, const struct hub_file
     return read_record(&done, model, file) ? byte_ranges_total(&done) : 0;
 }
 
-/* Subtracts the disk space that the start of the download reserved. */
+/* Subtracts the space that the partial file takes: an earlier start of the download reserved it. */
 uint64_t blob_disk_needed(const struct hub_model *model, const struct hub_file *file)
 {
     enum { BLOCK = 512 };
@@ -266,7 +266,7 @@ bool blob_is_complete(const struct blob *b)
 }
 
 /* Writes a new file and renames it, so that a record is never incomplete. Failures are ignored:
- * without the record, a killed download would only lose more. */
+ * with an older record, a killed download only loses more bytes. */
 void blob_record(struct blob *b, double seconds)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH], text[BYTE_RANGES_TEXT_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file while it is downloaded into blobs/: a lock that huggingface_hub honors, too, the bytes
- * that have arrived, a record of their ranges, and the hash.
+/* A file during its download into blobs/: a lock that huggingface_hub honors too, the bytes that
+ * have arrived, a record of their ranges, and the hash.
  *
  * An incomplete file is the sparse file blobs/ETAG.eyelet.incomplete. The name differs from that of
  * other tools, which resume a download at the file's length. The record is
@@ -12,8 +12,8 @@
 #include "hub/etag_hash.h"
 #include "hub/hub.h"
 
-/* Fails with "PATH cannot be DONE: " and errno's text, where `done` is "created", "written" ..., or
- * with advice if the disk is full. Returns false. */
+/* Fails with "PATH cannot be created: " and errno's text, or with advice if the disk is full.
+ * `done` is "created", "written" and so on. Returns false. */
 bool hub_cache_fail(const char *path, const char *done, ey_err *e);
 
 struct blob {
@@ -24,7 +24,7 @@ struct blob {
     struct etag_hash *hash;
     uint64_t hashed;
     double recorded; /* when the record was last written; seconds_now() */
-    bool resumed;    /* a part of it existed before */
+    bool resumed;    /* a partial file existed before */
 };
 
 /* Returns how many bytes of a file the cache has, complete or partial. */

@@ -15,7 +15,7 @@ enum {
     LENGTH_BYTES = 8,
     FIRST_BYTES = 64 << 10,
     MAX_SMALL_BYTES = 16 << 20,
-    GGUF_HEADER_BYTES = 24 << 20 /* with tokens and merges: 6 MB for 150,000 */
+    GGUF_HEADER_BYTES = 24 << 20 /* a vocabulary of 150,000 tokens and its merges take 6 MB */
 };
 
 static bool has_ending(const char *name, const char *ending)
@@ -32,8 +32,8 @@ static uint64_t safetensors_header_bytes(const struct buf *b)
     return length;
 }
 
-/* Fetches a header. One that claims to be longer than the file or the limit is stored as it is; the
- * loader reports it. */
+/* Fetches a header. If it claims to be longer than the file or the limit, stores only its
+ * beginning; the loader then reports the error. */
 static bool fetch_safetensors_header(struct hub_request *r, const struct hub_model *model,
                                      const struct hub_file *file, const char *url, struct buf *out,
                                      ey_err *e)

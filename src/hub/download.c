@@ -57,7 +57,6 @@ struct download {
     CURLM *multi;
     struct download_item *items; /* [model->n] */
     struct download_slot slots[SLOTS];
-    int running;
     double last_byte, last_progress;
 };
 
@@ -80,7 +79,7 @@ static bool check_range(struct download_slot *s, ey_err *e)
     if (begin != s->begin || end > s->end)
         return ey_fail(
             e, EY_IO,
-            "%s: bytes %llu-%llu were requested, %llu-%llu received; is a proxy in between?",
+            "%s: bytes %llu-%llu were requested, but %llu-%llu received; is a proxy in between?",
             s->item->file->name, (unsigned long long)s->begin, (unsigned long long)s->end - 1,
             (unsigned long long)begin, (unsigned long long)end - 1);
     return true;
@@ -210,7 +209,6 @@ static bool start_range(struct download_slot *s, struct download_item *item, uin
     if (!hub_request_aim(&s->request, url, begin, all ? 0 : end, e)) return false;
     if (d->hub->endpoint.lib->curl_multi_add_handle(d->multi, s->request.curl) != CURLM_OK)
         return ey_fail_memory(e, "an HTTP request", 0);
-    d->running++;
     return true;
 }
 
@@ -276,7 +274,6 @@ static bool finish_slot(struct download *d, CURL *curl, CURLcode code, ey_err *e
                                                      : REDIRECT_NONE;
     if (redirect == REDIRECT_FOLLOWED && lib->curl_multi_add_handle(d->multi, curl) == CURLM_OK)
         return true;
-    d->running--;
     if (redirect == REDIRECT_FOLLOWED) ey_fail_memory(e, "an HTTP request", 0);
     bool ok = redirect == REDIRECT_NONE && finish_transfer(s, code, e);
     s->item = NULL;
@@ -380,7 +377,7 @@ static bool report_and_check_stop(struct download *d)
     return o->stop && o->stop(o->user);
 }
 
-/* Milliseconds until a paused connection may retry, POLL_MS at most. */
+/* Returns the milliseconds until a paused connection may retry, at most POLL_MS. */
 static int milliseconds_to_wait(const struct download *d)
 {
     double now = seconds_now(), wait = POLL_MS / 1000.0;

@@ -80,7 +80,7 @@ static bool read_url(struct endpoint *ep, ey_err *e)
 /* ---- the token ---- */
 
 /* Writes the path of the token's file: HF_TOKEN_PATH, else "token" in HF_HOME or its default.
- * Returns false if none is known. */
+ * Returns false if the environment gives no path or one that is too long. */
 static bool token_path(char *out, const char **source)
 {
     const char *given = env_or_null("HF_TOKEN_PATH"), *home = env_or_null("HF_HOME"),

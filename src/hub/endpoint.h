@@ -18,7 +18,7 @@ struct endpoint {
     char token_source[64];     /* "HF_TOKEN", "the file of HF_TOKEN_PATH" … for messages */
 };
 
-/* Reads the endpoint and loads libcurl. */
+/* Reads URL and token, and loads libcurl. */
 bool endpoint_read(struct endpoint *ep, ey_err *e);
 /* Whether HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set. */
 bool hub_is_offline(void);

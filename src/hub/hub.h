@@ -9,7 +9,7 @@
 #include "hub/hub_response.h"
 
 struct hub_options {
-    /* Polled; true stops the download. NULL: never. */
+    /* Polled; if it returns true, the download stops. NULL: never stops. */
     bool (*stop)(void *user);
     /* Progress, several times a second: bytes present, bytes in total. */
     void (*progress)(void *user, uint64_t done, uint64_t total);
@@ -23,7 +23,7 @@ struct hub_options {
 struct hub {
     struct endpoint endpoint;
     struct curl_slist *plain_headers;
-    struct curl_slist *token_headers; /* have the token; sent to the endpoint only */
+    struct curl_slist *token_headers; /* with the token; sent only to the endpoint */
     struct hub_options options;
 };
 

@@ -115,7 +115,7 @@ static int watch_hub_transfer(void *user, curl_off_t to_get, curl_off_t got, cur
 
 /* ---- open, close ---- */
 
-/* Uses HTTP/1.1, which gives each range a connection of its own; several are faster than one. */
+/* Uses HTTP/1.1, so that each range has a connection of its own: several are faster than one. */
 static bool set_hub_options(struct hub_request *r)
 {
     const struct libcurl *lib = r->hub->endpoint.lib;
@@ -178,8 +178,8 @@ static bool set_hub_url(struct hub_request *r, char *url, ey_err *e)
     r->off_origin = strcmp(origin, ep->origin) != 0;
     if (ep->secure && strncmp(origin, "https:", 6) != 0)
         return ey_fail(e, EY_IO,
-                       "the hub redirects to %.200s, which is not encrypted; this is not "
-                       "followed. Is something intercepting the connection? "
+                       "the hub redirects to %.200s, which is not encrypted; eyelet does not "
+                       "follow such a redirect. Is something intercepting the connection? "
                        "(HF_ENDPOINT=http://… would allow it)",
                        origin);
     r->reply = (struct hub_response){0};
@@ -293,8 +293,9 @@ static bool fail_hub_transfer(const struct hub_request *r, CURLcode code, const 
             host);
     case CURLE_OPERATION_TIMEDOUT:
         return ey_fail(
-            e, EY_IO, "%s: no more data from %.150s (%.200s); run the same command again to resume",
-            what, host, problem);
+            e, EY_IO,
+            "%s: %.150s sends no more data (%.200s); run the same command again to resume", what,
+            host, problem);
     default:
         return ey_fail(
             e, EY_IO,
@@ -340,7 +341,8 @@ static bool fail_hub_status(const struct hub_request *r, const char *what, ey_er
         strcmp(reply->error_code, "RepoNotFound") == 0)
         return fail_access_denied(r, what, e);
     if (strcmp(reply->error_code, "RevisionNotFound") == 0)
-        return ey_fail(e, EY_NOT_FOUND, "%s: it has no such branch, tag or commit", what);
+        return ey_fail(e, EY_NOT_FOUND, "%s: the repository has no such branch, tag or commit",
+                       what);
     if (reply->status == 404)
         return ey_fail(
             e, EY_NOT_FOUND,
@@ -376,8 +378,8 @@ static bool is_answered(const struct hub_request *r)
            (r->head && r->reply.status >= 300 && r->reply.status < 400);
 }
 
-/* Sends one request and follows its redirects. On failure, *code and the reply have the reason; if
- * *final is set, *e has it, and there is no point in a retry. */
+/* Sends one request and follows its redirects. On failure, *code and the reply have the reason. If
+ * *final is set, *e has the reason, and a retry would not help. */
 static bool perform_with_redirects(struct hub_request *r, const char *url, bool head,
                                    CURLcode *code, bool *final, ey_err *e)
 {

@@ -16,12 +16,14 @@ struct hub_request {
     char curl_error[CURL_ERROR_SIZE];
     int redirects;
     bool head, off_origin; /* off_origin: redirected away from the endpoint's origin */
-    /* Receives the bytes of a 200 or 206; false stops with *why. NULL: they go to `body`. */
+    /* Receives the body of a 200 or 206. If it returns false, the request fails with *why. NULL:
+       the bytes go to `body`. */
     bool (*take)(void *user, const char *bytes, size_t n, ey_err *why);
     void *user;
     struct buf *body;
-    size_t max_bytes; /* of the body; excess from a server without ranges is dropped */
-    bool truncated;   /* excess was dropped */
+    size_t
+        max_bytes;  /* of the body, 0: any; a server without ranges sends more, which is dropped */
+    bool truncated; /* bytes were dropped */
     bool stopped;
     ey_err stop_error;
 };

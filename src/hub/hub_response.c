@@ -68,7 +68,7 @@ void hub_response_header(struct hub_response *r, const char *line, size_t n)
             store_header_value(r, wanted[i].out, wanted[i].size, value, (size_t)(end - value));
 }
 
-/* Parses digits to a number of at most max_file_bytes; *end is what follows them. */
+/* Parses a number of at most max_file_bytes. *end is set to the text after its digits. */
 static bool read_byte_count(const char *text, uint64_t *out, const char **end)
 {
     enum { MOST_DIGITS = 18 };

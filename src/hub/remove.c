@@ -31,8 +31,8 @@ static DIR *open_directory_at(int at, const char *name)
 
 /* ---- whole trees ---- */
 
-/* Returns the disk space that deleting a name frees: that of a file without other hard links, else
- * 0. */
+/* Returns the disk space that is freed if a name is deleted: the file's space if it has no other
+ * hard link, else 0. */
 static uint64_t freed_bytes(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && st->st_nlink == 1 ? (uint64_t)st->st_blocks * BLOCK : 0;
@@ -256,7 +256,7 @@ static bool fail_removal(const struct hub_removal *r, ey_err *e)
     return ey_fail(e, EY_IO, "%.500s cannot be removed: %s", r->directory, strerror(errno));
 }
 
-/* Refuses a repository folder that is a link, because the user has moved it to another disk. */
+/* Refuses a repository folder that is a link: the user may have moved it to another disk. */
 static bool check_directory(const struct hub_removal *r, const struct repository *repository,
                             ey_err *e)
 {
@@ -283,9 +283,10 @@ bool hub_plan_removal(struct hub_removal *out, const struct repository *reposito
     size_t n_others = 0;
     *out = (struct hub_removal){0};
     if (repository->tag[0])
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "rm removes a repository with all of its files; name it without \":%s\"",
-                       repository->tag);
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "eyelet rm removes a repository with all of its files; name it without \":%s\"",
+            repository->tag);
     if (!hf_cache_directory(cache, e)) return false;
     if (!repository_directory(out->directory, cache, repository->name))
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", cache);

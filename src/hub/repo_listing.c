@@ -16,8 +16,8 @@ enum { MAX_LISTING_BYTES = 16 << 20 };
 
 /* Small files that eyelet, transformers and vLLM read. */
 static const struct {
-    const char *name, *must; /* must: a question to the user if the required file is missing; NULL
-                                for optional files */
+    const char *name, *must; /* must: a question to the user if the file is missing; NULL if the
+                                file is optional */
 } small_files[] = {
     {"config.json", "is this repository a model?"},
     {"tokenizer.json", NULL},
@@ -144,7 +144,7 @@ static bool add_weights(struct repo_query *s, ey_err *e)
 
 /* ---- GGUF files ---- */
 
-/* Returns the names of the GGUF files of models, [n]; the caller frees the list. */
+/* Returns the names of the n GGUF files that are models. The caller frees the list. */
 static const char **gguf_names(const struct repo_query *s, int *n)
 {
     const size_t all = repo_listing_count(&s->listing);
@@ -178,7 +178,8 @@ static bool fail_tag(const struct repo_query *s, const char *const *names, int n
         snprintf(tags + used, sizeof(tags) - used, "%s%s", i ? ", " : "", tag);
     }
     return ey_fail(e, EY_NOT_FOUND, "%s has no GGUF file with the tag %s%s%s", s->what,
-                   s->model->repository.tag, n ? "; the tags are: " : ", nor any other", tags);
+                   s->model->repository.tag, n ? "; the tags are: " : ", nor any other GGUF file",
+                   tags);
 }
 
 /* Returns the best vision encoder file (mmproj), or NULL. */

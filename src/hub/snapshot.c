@@ -19,7 +19,7 @@ static bool make_snapshot_directory(const char *path, ey_err *e)
     return mkdir(path, 0777) == 0 || errno == EEXIST || hub_cache_fail(path, "created", e);
 }
 
-/* Creates the parent folders of `path` below `below`; refs/pr/3 has some. */
+/* Creates the folders between `below` and the last part of `path`: a reference may be pr/3. */
 static bool make_parent_directories(char *path, const char *below, ey_err *e)
 {
     bool ok = true;
@@ -50,8 +50,8 @@ static bool move_blob_to_snapshot(const struct hub_model *model, const struct hu
     return (n < (int)sizeof(blob) && rename(blob, path) == 0) || hub_cache_fail(path, "written", e);
 }
 
-/* Makes the snapshot's link to a blob, atomically if there is another link or a damaged file.
- * Leaves a regular file of the right size as it is: file systems without links have such files. */
+/* Makes the snapshot's link to a blob. Atomically replaces another link or a damaged file, but
+ * keeps a regular file of the right size: on file systems without links, that is the blob. */
 static bool write_link(const struct hub_model *model, const struct hub_file *file,
                        const char *folder, ey_err *e)
 {
