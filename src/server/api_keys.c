@@ -39,7 +39,7 @@ static bool add_digest(struct api_keys *keys, const char *key, ey_err *e)
         return ey_fail(e, EY_BAD_REQUEST, "more than %d API keys", SERVER_MAX_KEYS);
     if (!n || n > EY_MAX_API_KEY_BYTES || strpbrk(key, " \t\r\n"))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "API key %zu is empty, longer than %d bytes or has blanks", keys->n + 1,
+                       "API key %zu is empty, is longer than %d bytes or has blanks", keys->n + 1,
                        EY_MAX_API_KEY_BYTES);
     digest_of_key(keys->digest[keys->n++], key, n);
     return true;
@@ -57,7 +57,8 @@ static bool add_lines(struct api_keys *keys, char *text, const char *path, ey_er
     const size_t before = keys->n;
     for (char *rest = text, *key; (key = strsep(&rest, "\r\n"));)
         if (key[0] && !api_keys_add(keys, key, e)) return ey_fail_within(e, "%s", path);
-    return keys->n > before || ey_fail(e, EY_BAD_REQUEST, "%s: has no key; each is a line", path);
+    return keys->n > before ||
+           ey_fail(e, EY_BAD_REQUEST, "%s: the file has no key; write one key per line", path);
 }
 
 bool api_keys_add_file(struct api_keys *keys, const char *path, ey_err *e)
@@ -66,7 +67,7 @@ bool api_keys_add_file(struct api_keys *keys, const char *path, ey_err *e)
     size_t n;
     if (!file_read(&text, &n, path, MAX_KEY_FILE_BYTES, e)) return false;
     bool ok = strlen(text) == n ? add_lines(keys, text, path, e)
-                                : ey_fail(e, EY_BAD_REQUEST, "%s: has a NUL byte", path);
+                                : ey_fail(e, EY_BAD_REQUEST, "%s: the file has a NUL byte", path);
     explicit_bzero(text, n);
     free(text);
     return ok;

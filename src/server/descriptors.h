@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* Returns how many connections may be open, `wanted` at most, so that files, decoders and fetches
- * still get descriptors. Raises the soft limit first, and logs if it is too low. */
+/* Returns how many connections, at most `wanted`, may be open without taking the descriptors that
+ * files, decoders and fetches need. Raises the soft limit first, and logs if it is too low. */
 int descriptors_for_connections(int wanted);
 /* Whether n more descriptors, 16 at most, can be opened now. */
 bool descriptors_are_free(int n);

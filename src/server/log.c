@@ -24,7 +24,7 @@ enum {
     QUEUE_BYTES = 256 << 10
 };
 
-static struct log_queue *queue; /* NULL: the caller writes its line itself */
+static struct log_queue *queue; /* NULL: callers write their lines themselves */
 static char log_path[PATH_MAX]; /* path of the file that standard error is, or "" */
 
 /* Remembers the file that a shell opened by 2>>FILE, to reopen it after a rotation. */
@@ -50,7 +50,7 @@ void log_stop(void)
         return;
     }
     queue = NULL;
-    /* nobody reads: later lines must not block either */
+    /* Nobody reads the log: later lines must not block either. */
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
 }
@@ -81,7 +81,7 @@ static void write_bytes(const char *line, size_t n)
         (void)!file_write(STDERR_FILENO, line, n);
 }
 
-/* Allocates nothing, so that refused memory loses no line. */
+/* Allocates nothing, so that no line is lost when memory is exhausted. */
 void log_line(const char *fmt, ...)
 {
     char line[4096];
@@ -103,7 +103,7 @@ void log_access(const char *peer, const char *method, const char *path, int stat
     snprintf(milliseconds, sizeof(milliseconds), seconds < 0.01 ? "%.2f" : "%.0f", 1000 * seconds);
     if (status)
         log_line("%s %.16s %s %d %s ms%s", peer, method, path, status, milliseconds,
-                 whole ? "" : ", not taken to its end");
+                 whole ? "" : ", not received to its end");
     else if (method)
         log_line("%s %.16s %s no answer, %s ms", peer, method, path, milliseconds);
     else

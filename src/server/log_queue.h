@@ -13,8 +13,8 @@ struct log_queue;
 struct log_queue *log_queue_open(int fd, size_t capacity);
 /* Adds a line with its newline, or drops it. Never blocks on the descriptor. */
 void log_queue_add(struct log_queue *queue, const char *line, size_t n);
-/* Waits up to `seconds` until all is written, ends the thread and frees the queue. Returns false,
- * and leaks thread and queue, if the descriptor still blocks. */
+/* Waits up to `seconds` until all lines are written, ends the thread and frees the queue. If the
+ * descriptor still blocks, returns false and leaks thread and queue. */
 bool log_queue_close(struct log_queue *queue, double seconds);
 
 #endif

@@ -245,7 +245,7 @@ static double metric_ratio(uint64_t part, uint64_t whole)
     X(image_rows_used, "eyelet_image_cache_tokens_used", "gauge",                                 \
       "Visual tokens in the image cache.", s->image_cache_tokens_used)                            \
     X(step_age, "eyelet_step_age_seconds", "gauge",                                               \
-      "Time since the engine last made a step; 0 when it has nothing to do.", s->heartbeat_age)   \
+      "Time since the engine's last step; 0 if it has nothing to do.", s->heartbeat_age)          \
     X(steps, "eyelet_steps_total", "counter", "Steps of the engine.", (double)s->steps)           \
     X(async_steps, "eyelet_async_steps_total", "counter",                                         \
       "Steps that were enqueued before the tokens of the previous step were known.",              \
@@ -260,16 +260,16 @@ static double metric_ratio(uint64_t part, uint64_t whole)
 /* GPU memory while the model is loaded; checked after loading and once a minute in use. */
 #define GPU_METRICS(X)                                                                           \
     X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                       \
-      "What the engine takes of the GPU, including the driver's context.",                       \
+      "GPU memory that the engine takes, including the driver's context.",                       \
       (double)r->memory.planned_bytes)                                                           \
-    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "What the engine may take of the GPU.", \
+    X(budget, "eyelet_gpu_memory_budget_bytes", "gauge", "GPU memory that the engine may take.", \
       (double)r->memory.budget_bytes)                                                            \
     X(total, "eyelet_gpu_memory_total_bytes", "gauge", "The GPU's memory.",                      \
       (double)r->memory.total_bytes)                                                             \
     X(free, "eyelet_gpu_memory_free_bytes", "gauge",                                             \
       "GPU memory that was free at the last check.", (double)r->memory.free_bytes)               \
     X(spilled, "eyelet_gpu_memory_spilled", "gauge",                                             \
-      "1: parts of what the engine holds are far slower to read than the GPU's own memory.",     \
+      "1: parts of the engine's memory are far slower to read than the GPU's own memory.",       \
       r->memory.spilled)                                                                         \
     X(spilled_bytes, "eyelet_gpu_memory_spilled_bytes", "gauge", "Bytes of these slower parts.", \
       (double)r->memory.spilled_bytes)                                                           \
@@ -359,7 +359,7 @@ static void write_histogram(struct metrics_writer *w, const char *name, enum his
 
 static void write_plan(struct metrics_writer *w)
 {
-    write_metric_head(w, "eyelet_plan_bytes", "gauge", "What the engine's memory is spent on.");
+    write_metric_head(w, "eyelet_plan_bytes", "gauge", "Memory of the engine by purpose.");
     for (size_t m = 0; m < w->n; m++)
         for (size_t i = 0; i < w->report[m].info.n_items; i++) {
             const ey_plan_item *item = &w->report[m].info.item[i];
@@ -386,7 +386,7 @@ static void write_server(struct metrics_writer *w, const struct metrics_sources 
                 "Host memory that requests in flight hold.");
     write_gauge(w, "eyelet_connections", f->connections, "Open connections.");
     write_metric_head(w, "eyelet_replies_total", "counter",
-                      "HTTP replies by status; 0: cut before there was one.");
+                      "HTTP replies by status; 0: the connection was cut before a reply.");
     for (int i = 0; i < MAX_STATUS; i++) {
         char label[32];
         snprintf(label, sizeof(label), "status=\"%d\"", i);

@@ -38,8 +38,8 @@ struct metrics_sources {
     ey_budget *budget;
     int connections;
 };
-/* Writes all metrics as Prometheus text: a line per model; those of the server itself have the
- * first model's name. Returns false if out of memory. */
+/* Writes all metrics as Prometheus text. Each has a line per model; metrics of the server itself
+ * have the first model's name. Returns false if out of memory. */
 bool metrics_write(struct metrics *metrics, const struct metrics_sources *sources, struct buf *out);
 
 #endif

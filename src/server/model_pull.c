@@ -47,6 +47,7 @@ static bool fail_name(const char *name, ey_err *e)
 
 /* ---- the thread ---- */
 
+/* Wakes waiters. The lock is held, and is released here. */
 static void note_change(struct model_pull *p)
 {
     p->n_changes++;
@@ -113,8 +114,8 @@ static bool pull_all(struct model_pull *p, ey_err *e)
     if (ok) set_pull_model(p, &model);
     ok = ok && hub_download(&hub, &model, e);
     if (ok)
-        log_line("pulled %s, which the next start can serve: eyelet serve %s",
-                 model.repository.name, model.repository.name);
+        log_line("pulled %s; to serve it, start eyelet serve %s", model.repository.name,
+                 model.repository.name);
     hub_model_free(&model);
     hub_close(&hub);
     return ok;
@@ -196,7 +197,7 @@ static bool is_within(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && (path[n] == '/' || !path[n]);
 }
 
-/* Whether a served model, under whatever name, is in this folder. */
+/* Whether this folder has a model that is served under any name. */
 static bool serves_from(const struct server_options *options, const char *folder)
 {
     char *whole = realpath(folder, NULL);

@@ -13,9 +13,9 @@ enum pull_stage { PULL_ASKING, PULL_FETCHING, PULL_DONE, PULL_FAILED };
 
 struct pull_status {
     enum pull_stage stage;
-    uint64_t done, total; /* bytes present, bytes in total; FETCHING on */
-    char digest[65];      /* SHA-256 of its largest file, as the hub says */
-    ey_err error;         /* FAILED; EY_NOT_FOUND: there is no such model */
+    uint64_t done, total; /* bytes present, bytes in total; from PULL_FETCHING on */
+    char digest[65];      /* the hub's SHA-256 of the model's largest file */
+    ey_err error;         /* of PULL_FAILED; EY_NOT_FOUND: there is no such model */
 };
 
 /* Starts to download owner/name, hf.co/owner/name or a short name (short_names.h) on a thread of
@@ -23,11 +23,11 @@ struct pull_status {
 bool model_pull_open(struct model_pull **pull, const char *name, ey_err *e);
 /* Waits up to `ms` for a change. */
 struct pull_status model_pull_wait(struct model_pull *pull, int ms);
-/* Stops the download unless it is done. What was downloaded so far is used the next time. */
+/* Stops the download unless it is done. A later download resumes it. */
 void model_pull_close(struct model_pull **pull);
 
-/* Deletes a model from the Hugging Face cache. Fails with EY_NOT_FOUND if it is not there, with
- * EY_BAD_REQUEST if a model that is served, under whatever name, is in its folder. */
+/* Deletes a model from the Hugging Face cache. Fails with EY_NOT_FOUND if it is not there, and with
+ * EY_BAD_REQUEST if its folder has a model that is served under any name. */
 bool model_delete(const struct server_options *options, const char *name, ey_err *e);
 
 #endif

@@ -108,7 +108,7 @@ void route_preview(struct server *server, struct exchange *x)
     else if (!url)
         exchange_fail(x, 400, NULL, "url", "send {\"url\": \"data:image/…;base64,…\"}");
     else if (!page)
-        exchange_fail(x, 400, NULL, "page", "page is a whole number from 1");
+        exchange_fail(x, 400, NULL, "page", "page must be a whole number from 1 on");
     else if (make_preview(&preview, &n_pages, url, n_url, page, server, x, &e))
         reply_preview(x, &preview, n_pages);
     else

@@ -27,7 +27,7 @@ const struct route *route_at(size_t i);
 
 /* Writes what to use instead of an unknown path, as the end of a sentence. */
 void route_hint(const char *path, char out[160]);
-/* Returns the writer of errors in the path's dialect, refusals before routing included. */
+/* Returns the writer of errors in the path's dialect. Refusals before routing use it too. */
 error_form_fn *route_error_form(const char *path);
 
 #endif

@@ -28,9 +28,8 @@
 #define STORM_SECONDS 1.0
 #define FINAL_SECONDS 2.0 /* to send the last events of streams */
 enum { MAX_GRAMMAR_CACHE_BYTES = 32 << 20 };
-enum {
-    MMAP_THRESHOLD_BYTES = 128 << 10
-}; /* so that freed images and bodies return to the system, whichever thread frees them */
+/* Freed images and bodies return to the system, whichever thread frees them. */
+enum { MMAP_THRESHOLD_BYTES = 128 << 10 };
 static const uint64_t max_host_budget = (uint64_t)1 << 30;
 
 struct server_options server_defaults(void)
@@ -123,20 +122,20 @@ static bool has_terminal(void)
     return fd >= 0;
 }
 
-/* Rereads key and TLS files and reopens the log. A file that cannot be used keeps its old contents.
- */
+/* Rereads key and TLS files and reopens the log. If a file cannot be used, its old contents stay in
+ * use. */
 static void reload(struct server *server)
 {
     ey_err e;
     bool log = log_reopen(), ok = http_server_reload(server->http_server, &e);
     log_line("SIGHUP: %s%s", ok ? "keys and certificate were read again" : e.text,
-             !ok   ? "; it stays as it was"
+             !ok   ? "; the old one stays in use"
              : log ? ", the log was opened again"
                    : "");
 }
 
-/* Waits for a signal; returns whether it ends the server. SIGHUP does only if the terminal that the
- * server was started from has closed. */
+/* Waits for a signal; returns whether it ends the server. SIGHUP ends it only if the server was
+ * started from a terminal that has closed. */
 static bool is_told_to_stop(struct server *server, const sigset_t *signals, double seconds)
 {
     int number = wait_for_signal(signals, seconds);
@@ -166,8 +165,8 @@ static bool check_network_access(const struct server_options *o, const struct se
     if (l->loopback || o->keys.n || o->insecure) return true;
     return ey_fail(e, EY_BAD_REQUEST,
                    "--host %s lets others on the network use this server; give it an --api-key (or "
-                   "VLLM_API_KEY), or say "
-                   "--insecure if everybody may",
+                   "VLLM_API_KEY), or set "
+                   "--insecure if everybody may use it",
                    o->host);
 }
 
@@ -177,7 +176,7 @@ static bool check_ollama_access(const struct server_options *o, const struct ser
     if (l->loopback || o->keys.n || o->ollama_insecure || o->insecure) return true;
     return ey_fail(e, EY_BAD_REQUEST,
                    "--ollama %s:%d lets others on the network use this server; give it an "
-                   "--api-key, or say --ollama-insecure if everybody may",
+                   "--api-key, or set --ollama-insecure if everybody may use it",
                    o->ollama_host, o->ollama_port);
 }
 
@@ -207,7 +206,8 @@ static void resume_accepting(struct server *server)
 {
     ey_err e;
     bool resumed = http_server_resume(server->http_server, &e);
-    if (!resumed && !server->cannot_resume) log_line("new connections still wait: %s", e.text);
+    if (!resumed && !server->cannot_resume)
+        log_line("new connections have to wait longer: %s", e.text);
     server->cannot_resume = !resumed;
 }
 
@@ -236,7 +236,8 @@ static void server_tick(struct server *server, struct throughput_log *throughput
     if (server->watchdog && !any_model_stuck(server)) systemd_notify("WATCHDOG=1\n");
 }
 
-/* Whether all models to be loaded at the start are. Sets *failed if one could not be. */
+/* Whether all models that are loaded at the start are ready. Sets *failed if one could not be
+ * loaded. */
 static bool start_is_done(struct server *server, bool *failed, ey_err *e)
 {
     bool started = true;
@@ -280,7 +281,7 @@ static bool drain(struct server *server, const sigset_t *signals)
     double last = seconds_now(), until = last + server->options->drain_seconds;
     http_server_drain(server->http_server);
     if (has_busy_connections(server))
-        log_line("stopping: requests have %d s to finish; a later signal stops at once",
+        log_line("stopping: requests have %d s to finish; another signal stops the server at once",
                  server->options->drain_seconds);
     while (has_busy_connections(server) && seconds_now() < until) {
         if (is_told_again(signals, TICK_SECONDS / 10, &last)) return false;
@@ -341,10 +342,10 @@ bool server_run(const struct server_options *options, ey_err *e)
     double start = seconds_now();
     log_start();
     signal(SIGPIPE, SIG_IGN);
-    mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES); /* fixed: glibc would raise it, and
-                                              threads' arenas keep freed memory */
-    pthread_sigmask(SIG_BLOCK, &signals,
-                    &before); /* threads inherit the mask: only wait_for_signal gets signals */
+    /* A fixed threshold: glibc would raise it, and arenas of threads keep freed memory. */
+    mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
+    /* Threads inherit the mask, so only wait_for_signal() receives signals. */
+    pthread_sigmask(SIG_BLOCK, &signals, &before);
     bool ok = server_socket_open(&listener, "--host", options->host, options->port, e) &&
               check_network_access(options, &listener, e) &&
               open_ollama_socket(options, &ollama, e);

@@ -20,7 +20,7 @@ enum {
 
 /* A model and its names. */
 struct server_model {
-    const char *path;                    /* what the engine opens */
+    const char *path;                    /* opened by the engine */
     const char *names[SERVER_MAX_NAMES]; /* listed by /v1/models; replies have the first. None:
                                            the path */
     size_t n_names;
@@ -63,8 +63,8 @@ struct server_options {
     bool allow_pull;          /* clients may download and delete models of the hub */
     bool insecure;            /* allows a non-loopback address without a key */
     ey_thinking thinking;     /* default of requests */
-    bool thinking_reserve;    /* chats keep some of their length for what follows a thought */
-    bool effort_budgets;      /* words of effort limit thoughts */
+    bool thinking_reserve;    /* chats keep some of their length for the answer after a thought */
+    bool effort_budgets;      /* effort levels such as "low" limit the length of thoughts */
     const char *thinking_end; /* as ey_request.thinking_end */
     int loop_tokens;          /* tokens of repetition that end an answer; 0: never */
     bool strict;              /* refuse unknown fields instead of reporting them */
@@ -73,7 +73,7 @@ struct server_options {
     /* timeouts in seconds: for a request's headers; for its body (longer at
      * EY_BODY_BYTES_PER_SECOND); between requests; without the client reading or sending a byte */
     double header_seconds, body_seconds, idle_seconds, stall_seconds;
-    double turn_seconds; /* how long a busy model keeps admitting requests while another needs its
+    double turn_seconds; /* a busy model admits requests for so long while another model needs its
                             memory */
 };
 

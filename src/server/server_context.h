@@ -19,7 +19,7 @@ struct server {
     long long started;               /* time of day, seconds */
     bool had_terminal;               /* when it started */
     bool out_of_descriptors;         /* already logged */
-    bool cannot_resume;              /* the same */
+    bool cannot_resume;              /* already logged, too */
     bool watchdog;                   /* systemd expects watchdog pings */
 };
 

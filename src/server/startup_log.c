@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log lines about models, memory and throughput. Those that people search for in vLLM's log have
- * its exact words. */
+/* Log lines about models, memory and throughput. Lines that people search for in vLLM's log have
+ * the same wording here. */
 #include "server/startup_log.h"
 
 #include <ifaddrs.h>
@@ -72,7 +72,7 @@ static void log_loaded_model(const char *name, const struct model_status *report
     for (size_t i = 0; i < f->n_items; i++)
         log_line("  %-28s %10.1f MB  %s, %s", f->item[i].name, (double)f->item[i].bytes / 1e6,
                  f->item[i].device, f->item[i].lifetime);
-    log_line("  %-28s %10.1f MB of %s", "all of it", (double)f->total_bytes / 1e6, f->budget_rule);
+    log_line("  %-28s %10.1f MB of %s", "total", (double)f->total_bytes / 1e6, f->budget_rule);
     for (size_t i = 0; i < f->n_choices; i++)
         log_line("chosen: %s", f->choice[i]);
     log_line("Available KV cache memory: %.2f GiB", (double)f->kv_bytes / GIB);

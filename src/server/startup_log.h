@@ -11,10 +11,10 @@ void startup_url(char out[128], const struct server_options *options,
                  const struct server_socket *listener);
 /* Logs the address to type on another device, if the server listens on all addresses. */
 void log_network_url(const struct server_options *options, const struct server_socket *listener);
-/* Logs the models and their memory, once those to be loaded at the start are. */
+/* Logs the models and their memory, after the start has loaded its models. */
 void log_loaded_models(const struct server *server);
 
-/* vLLM's throughput line for the last ten seconds; none if the server was idle. */
+/* Logs vLLM's throughput line every ten seconds, unless the server was idle. */
 struct throughput_log {
     double since;
     ey_stats before;

@@ -7,8 +7,7 @@
 
 route_fn route_health, route_ready, route_version, route_metrics, route_plan;
 
-/* The models, as OpenAI's, vLLM's, llama.cpp's and Anthropic's clients read them (model_routes.c).
- */
+/* Listings of models for the clients of OpenAI, vLLM, llama.cpp and Anthropic (model_routes.c). */
 route_fn route_models, route_model, route_props, route_slots, route_lora_adapters;
 /* Finds a model by name. If there is none, replies with an error and returns false. */
 bool find_model_or_fail(struct server *server, struct exchange *x, const char *name, size_t *model);

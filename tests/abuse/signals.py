@@ -71,7 +71,7 @@ def read_again(folder):
         require(wait_until(lambda: certificate_of(server) != before, 10) is not None, 'the certificate stays')
         serve((first[0], second[1]))
         server.process.send_signal(signal.SIGHUP)
-        require(wait_until(lambda: 'stays as it was' in server.said(), 10) is not None, 'a wrong pair is taken')
+        require(wait_until(lambda: 'stays in use' in server.said(), 10) is not None, 'a wrong pair is taken')
         now = certificate_of(server)
         storm(server, signal.SIGHUP, 1)
         require(certificate_of(server) == now, 'a wrong pair is served')

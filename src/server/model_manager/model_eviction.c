@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the next model to load, and which to evict for it. */
+/* Chooses the next model to load, and the models to evict for it. */
 #include <math.h>
 
 #include "base/clock.h"

@@ -64,10 +64,10 @@ void model_slot_set_plan(struct model_slot *m, const ey_plan *plan)
     f->n_choices = plan->n_choices;
     f->total_bytes = plan->total_bytes;
     f->max_pixels = plan->max_pixels;
-    if (!m->shared_bytes) {
+    if (!m->shared_bytes) { /* else the models share a budget, which is known already */
         copy_info(f->budget_rule, sizeof(f->budget_rule), plan->budget_rule);
         f->budget_bytes = plan->budget_bytes;
-    } /* else that of all */
+    }
     f->max_model_len = plan->max_model_len;
     f->kv_tokens = plan->kv_tokens;
     f->max_num_seqs = plan->max_num_seqs;

@@ -66,7 +66,7 @@ static bool check_models_fit(const struct model_manager *k, const ey_plan *plan,
         if (!plan[i].fits)
             return ey_fail(e, EY_NO_MEMORY,
                            "%s does not fit, not even alone: it needs %llu MiB (may use %s); "
-                           "eyelet plan says what changes that",
+                           "eyelet plan shows how to make it fit",
                            k->model[i].label, (unsigned long long)(plan[i].total_bytes >> 20),
                            plan[i].budget_rule);
     return true;
@@ -183,7 +183,8 @@ static void unload_model(struct model_slot *m, const struct model_slot *requeste
         log_line("%s was unloaded: %s was requested and needs its memory", m->label,
                  requested->label);
     else if (asked)
-        log_line("%s was unloaded, as a client asked; the next request loads it again", m->label);
+        log_line("%s was unloaded because a client asked for it; the next request loads it again",
+                 m->label);
     else
         log_line("%s was unloaded after %.0f s without a request; the next one loads it again",
                  m->label, idle_seconds);
@@ -421,7 +422,7 @@ static bool acquire_slot(struct model_slot *m, bool (*gone)(void *user), void *u
     if (m->manager->closing) return fail_to_acquire(m, e);
     if (m->state == MODEL_READY && !m->draining) return true;
     if (m->n_waiting >= m->manager->max_waiting)
-        return ey_fail(e, EY_BUSY, "%d requests wait already for %s to be loaded; ask again later",
+        return ey_fail(e, EY_BUSY, "%d requests already wait for %s to be loaded; try again later",
                        m->n_waiting, m->label);
     *waited = true;
     if (!wait_for_engine(m, gone, user, e)) return false;

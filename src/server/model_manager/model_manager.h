@@ -21,7 +21,7 @@ struct model_info {
     size_t n_items;
     uint64_t total_bytes, budget_bytes, max_pixels;
     char budget_rule[160];
-    char choice[EY_PLAN_CHOICES][160]; /* what the plan chose, to fit */
+    char choice[EY_PLAN_CHOICES][160]; /* the plan's choices to make the model fit */
     size_t n_choices;
     bool shares_memory; /* it does not fit beside the models loaded at the start */
     bool loaded_once;   /* the following are known since, also while it is unloaded */
@@ -30,7 +30,7 @@ struct model_info {
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;
     uint64_t kv_bytes;
-    double stuck_seconds; /* without a step for so long, the engine counts as stuck */
+    double stuck_seconds; /* an engine that makes no step for so long counts as stuck */
 };
 
 struct model_status {
@@ -58,11 +58,11 @@ void model_manager_close(struct model_manager **manager);
 size_t model_manager_count(const struct model_manager *manager);
 struct model_status model_manager_status(struct model_manager *manager, size_t model);
 
-/* Leases a model's engine until model_manager_release(). Waits until the model is loaded, polling
- * `gone` every 100 ms, which ends the wait by returning true. If memory is short, evicts idle
- * models, least recently used first; a model that is never idle drains after turn_seconds until the
- * other one has been loaded. At most max_num_queued requests wait, the next fails with EY_BUSY.
- * *waited tells whether this one did. Returns NULL on failure. */
+/* Leases a model's engine until model_manager_release(). Waits until the model is loaded, and polls
+ * `gone` every 100 ms: if it returns true, the wait ends. If memory is short, evicts idle models,
+ * least recently used first. A model that is never idle drains after turn_seconds, until the other
+ * model has been loaded. At most max_num_queued requests wait; further ones fail with EY_BUSY.
+ * *waited tells whether this request waited. Returns NULL on failure. */
 ey_engine *model_manager_acquire(struct model_manager *manager, size_t model,
                                  bool (*gone)(void *user), void *user, bool *waited, ey_err *e);
 void model_manager_release(struct model_manager *manager, size_t model);

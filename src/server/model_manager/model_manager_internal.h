@@ -22,8 +22,8 @@ struct model_slot {
     int n_leases, n_peeking, loads, unloads, failures;
     /* Waiters are numbered; those up to last_admitted may enter even while the model drains. */
     uint64_t n_arrived, last_admitted; /* last number given; last one admitted */
-    int n_waiting, n_pending;          /* n_pending: admitted waiters that hold no lease yet */
-    double requested_at;               /* when a waiter first needed it loaded; 0: none does */
+    int n_waiting, n_pending;          /* n_pending: admitted waiters without a lease so far */
+    double requested_at;               /* when a waiter first needed the model; 0: none does */
     double keep_seconds;               /* keep-alive after the last request, as its client asked */
     bool unload_asked;                 /* unload it as soon as it is idle */
     bool draining;                     /* admits nobody until another model has had its memory */
@@ -55,9 +55,9 @@ bool model_slot_is_idle(const struct model_slot *m);
 struct model_slot *model_manager_next_load(struct model_manager *k);
 /* Whether it fits alongside the loaded models. */
 bool model_manager_fits(const struct model_manager *k, const struct model_slot *requested);
-/* Chooses an idle model to evict for one that does not fit, least recently used first. Returns NULL
- * if none of those to be evicted is idle; busy ones whose turn is over start to drain. *until is
- * when the next turn ends, INFINITY if all have ended. */
+/* Chooses an idle model, the least recently used, to evict for one that does not fit. If only busy
+ * models are left to evict, starts to drain those whose turn is over, and returns NULL. *until is
+ * when the next turn ends, or INFINITY if all turns have ended. */
 struct model_slot *model_manager_pick_victim(struct model_manager *k,
                                              const struct model_slot *requested, double *until);
 /* Ends the draining of all models. */

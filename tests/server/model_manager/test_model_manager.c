@@ -345,7 +345,7 @@ static void waiting_for_a_model_is_limited(void **state)
     struct reply r = hear(ask(s.port, "tiny", questions[0], TOKENS, false));
     assert_int_equal(r.status, 503);
     assert_non_null(strstr(r.head, "Retry-After: "));
-    assert_non_null(strstr(r.body, "2 requests wait already for model tiny to be loaded"));
+    assert_non_null(strstr(r.body, "2 requests already wait for model tiny to be loaded"));
     reply_free(&r);
     close(stream);
     close(next);
