@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lenient parser of JSON-like answers, in one pass and with a bounded stack instead of recursion.
- * Text outside of braces is ignored. Inside, both kinds of quotes open a string, and what cannot be
- * parsed is skipped. */
+ * Text outside of braces is ignored. Inside, both kinds of quotes open a string, and parts that
+ * cannot be parsed are skipped. */
 #include "eyelet/tasks.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-enum { SHOWN_BYTES = 200 }; /* of an answer that cannot be parsed */
+enum { SHOWN_BYTES = 200 }; /* of an answer without boxes, in the error */
 
 #define SCALE 1000.0 /* Qwen3-VL's coordinates are thousandths of width and height */
 
@@ -211,8 +211,7 @@ static struct boxes_frame *top_frame(struct boxes_reader *r)
     return &r->frame[r->depth - 1];
 }
 
-/* Opens a list or an object. Stops reading if the nesting is deeper than that of any sensible
- * answer. */
+/* Opens a list or an object. Ends the reading if they are nested too deeply. */
 static void push_frame(struct boxes_reader *r, bool list)
 {
     r->at++;
@@ -222,7 +221,7 @@ static void push_frame(struct boxes_reader *r, bool list)
         r->frame[r->depth++] = (struct boxes_frame){.list = list};
 }
 
-/* Called after a complete value; in an object a key comes next. */
+/* Called after a complete value. In an object, a key comes next. */
 static void value_done(struct boxes_reader *r)
 {
     if (r->depth) top_frame(r)->has_value = false;
@@ -270,12 +269,12 @@ static struct boxes_span boxes_read_word(struct boxes_reader *r)
     return (struct boxes_span){start, (size_t)(r->at - start)};
 }
 
-/* Reads a key or the end of the object, or skips what should not be there. */
+/* Reads a key or the end of the object, or skips a character that belongs to neither. */
 static bool read_key(struct boxes_reader *r, ey_err *e)
 {
     char c = *r->at;
     if (c == '}') return close_object(r, e);
-    if (c == '{') { /* the object before was never closed and is dropped */
+    if (c == '{') { /* the current object was never closed and is dropped */
         r->depth--;
         push_frame(r, false);
     } else if (c == '"' || c == '\'' || boxes_is_word(c)) {
@@ -317,11 +316,10 @@ static void read_item(struct boxes_reader *r)
         push_frame(r, c == '[');
     else if (c == '"' || c == '\'')
         read_string(r, ",}]");
-    else if (c == '}') {
+    else if (c == '}') { /* the list was never closed, and ends with the object */
         r->depth--;
         value_done(r);
-    } /* the list was never closed, and ends with the object */
-    else if (c == ']') {
+    } else if (c == ']') {
         r->at++;
         r->depth--;
         value_done(r);
@@ -349,7 +347,7 @@ static bool boxes_read_all(struct boxes_reader *r, ey_err *e)
     return ok;
 }
 
-/* ---- nothing ---- */
+/* ---- answers without boxes ---- */
 
 /* Returns the text without surrounding white space, code fence and language. */
 static struct boxes_span without_code_fence(const char *text, size_t n)
@@ -385,7 +383,7 @@ static bool says_nothing_found(const char *text, size_t n)
     return false;
 }
 
-/* ---- the whole ---- */
+/* ---- public functions ---- */
 
 bool ey_boxes_read(ey_box_list *list, const char *text, size_t n, ey_err *e)
 {
@@ -412,7 +410,7 @@ bool ey_boxes_check(const ey_box_list *list, const char *text, size_t n, ey_err 
     if (list->result != EY_BOXES_UNCLEAR) return true;
     size_t shown = n < SHOWN_BYTES ? n : SHOWN_BYTES;
     while (shown && !utf8_valid(text, shown))
-        shown--; /* not within a character */
+        shown--; /* do not cut a character */
     return ey_fail(e, EY_BAD_MODEL,
                    "the model's answer has no boxes that can be understood: \"%.*s\"%s", (int)shown,
                    text, shown < n ? " …" : "");

@@ -9,7 +9,7 @@
 #include "eyelet/tasks.h"
 
 enum {
-    MAX_PROMPT = 4096, /* bytes of a generated question; further fields are in the schema only */
+    MAX_PROMPT = 4096,     /* bytes of a generated question; it leaves out fields that do not fit */
     MAX_DESCRIPTION = 200, /* longer descriptions are left out */
     FIELD_LEVELS = 3,      /* depth of nested fields that the question names */
 };
@@ -55,8 +55,8 @@ bool ey_detect_prompt(char **prompt, const char *what, ey_err *e)
     return take_prompt(prompt, &made, e);
 }
 
-/* The pattern of all answers: the family's grounding format (spec 8.1) with some freedom in white
- * space and with or without a code fence, or the sentence that there is nothing. Corners may come
+/* The pattern of all answers: the family's grounding format (spec 8.1), with some freedom in white
+ * space and with or without a code fence, or a sentence such as "There are no …". Corners may come
  * in either order. */
 #define BLANK "\\n?[ \\t]{0,8}"
 #define NUMBER "(0|[1-9][0-9]{0,2}|1000)"
@@ -80,8 +80,7 @@ static json_object *fields_of(const json_object *schema)
     return json_member_of_type(items ? items : schema, "properties", json_type_object);
 }
 
-/* Appends fields as in "total (the sum to be paid), items (name, price)": as many whole ones as
- * fit. */
+/* Appends as many whole fields as fit, as in "total (the sum to be paid), items (name, price)". */
 static void add_fields(struct buf *out, json_object *fields, int levels)
 {
     const char *separator = "";
@@ -106,7 +105,7 @@ bool ey_extract_prompt(char **prompt, const char *schema, size_t n, ey_err *e)
 {
     *prompt = NULL;
     if (n > EY_MAX_SCHEMA_BYTES)
-        return ey_fail(e, EY_BAD_REQUEST, "the schema has %zu bytes; at most %d are possible", n,
+        return ey_fail(e, EY_BAD_REQUEST, "the schema has %zu bytes; the limit is %d", n,
                        (int)EY_MAX_SCHEMA_BYTES);
     json_object *root = json_parse(schema, n, "the schema", EY_BAD_REQUEST, e);
     if (!root) return false;
