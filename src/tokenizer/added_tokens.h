@@ -37,7 +37,7 @@ struct added_match {
     size_t begin, end; /* the bytes of the text that become the token */
     int32_t id;
 };
-/* Finds the leftmost token at or after `from`, the longest of those that begin there, as the
+/* Finds the leftmost token at or after `from`. If several begin there, takes the longest, as the
  * reference does (spec 6.3). */
 bool added_find(const struct added_set *set, const struct added_trie *trie, const char *text,
                 size_t n, size_t from, struct added_match *match);

@@ -14,7 +14,7 @@
 
 enum { SHORT_PIECE = 64 };
 
-/* A merge is one number, the rank in its upper half and the merged id in its lower. The smallest is
+/* A merge is one number: its upper half is the rank, its lower half the merged id. The smallest is
  * merged next. */
 #define NO_MERGE UINT64_MAX
 
@@ -97,7 +97,7 @@ struct bpe_symbol {
     uint32_t id, previous, next;
 };
 
-/* Heap entries have the rank in the upper half, the symbol in the lower. Stale entries are skipped
+/* The upper half of a heap entry is the rank, the lower half the symbol. Stale entries are skipped
  * when popped. */
 static bool heap_push(struct bpe *b, uint64_t entry)
 {

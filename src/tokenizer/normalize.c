@@ -40,8 +40,8 @@ static bool is_stable(uint32_t cp)
     return !mark && p->combining_class == 0 && p->decomp_seqindex == UINT16_MAX;
 }
 
-/* Returns the offset of the next unstable character at or after i. *before is the offset of the
- * stable one before it. */
+/* Returns the offset of the next unstable character at or after i, or n. *before is the offset of
+ * the stable character before it, or i. */
 static size_t next_unstable(const char *text, size_t n, size_t i, size_t *before)
 {
     *before = i;

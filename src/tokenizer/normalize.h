@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 
-/* Appends `text` with each maximal ill-formed subpart replaced by U+FFFD. */
+/* Appends `text` with each maximal subpart of ill-formed bytes replaced by U+FFFD. */
 bool text_repair(struct buf *out, const char *text, size_t n);
 /* Appends the NFC form of well-formed `text` in linear time, for any number of combining marks. */
 bool text_nfc(struct buf *out, const char *text, size_t n);

@@ -80,8 +80,8 @@ void pretok_scan_begin(struct pretok_scan *s, const char *text, size_t n)
     s->n = n;
     s->at = s->match_begin = s->match_end = s->search = 0;
     s->exhausted = false;
-    /* Enough for a match to scan the whole segment and backtrack over it a few times; more means
-     * catastrophic backtracking. */
+    /* With this limit, a match can scan the whole segment and backtrack over it a few times. If
+     * that is not enough, the pattern backtracks catastrophically. */
     uint64_t limit = 1000000 + 16 * (uint64_t)n;
     pcre2_set_match_limit(s->context, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
 }
@@ -94,7 +94,7 @@ static size_t pretok_next_character(const struct pretok_scan *s, size_t at)
     return at;
 }
 
-/* pcre2_match at s->search, without its UTF-8 check, which would make the scan quadratic. */
+/* Calls pcre2_match at s->search. Skips its UTF-8 check, which would make the scan quadratic. */
 static int pretok_match(struct pretok_scan *s)
 {
     int rc = pcre2_match(s->pretok->code, (PCRE2_SPTR)s->text, s->n, s->search, PCRE2_NO_UTF_CHECK,

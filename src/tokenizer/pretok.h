@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits a segment of text into pre-tokens: each match of a pattern is a piece, and so is each
- * stretch between matches. */
+/* Splits a segment of text into pre-tokens: each match of a pattern is a piece, and so is the text
+ * between two matches. */
 #ifndef EY_TOKENIZER_PRETOK_H
 #define EY_TOKENIZER_PRETOK_H
 

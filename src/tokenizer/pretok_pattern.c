@@ -4,8 +4,8 @@
  * The reference runs these patterns with Oniguruma (Ruby syntax, UTF-8). With its options UTF and
  * UCP, PCRE2 agrees on literals, classes, \p{…}, quantifiers, groups, look-around and (?i:…), which
  * makes "ſ" equal to "s" in both. In PCRE2 \s also matches U+180E, so it is translated to
- * \p{White_Space}. \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others mean something else in PCRE2;
- * they are refused with an error that names them. */
+ * \p{White_Space}. \w \b \h \v [[:alpha:]] && ^ $ {n,m}+ and others have another meaning in
+ * PCRE2: they are refused with an error that names them. */
 #include "tokenizer/pretok_pattern.h"
 
 #include <string.h>

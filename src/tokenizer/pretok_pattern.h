@@ -5,8 +5,9 @@
 
 #include "base/buf.h"
 
-/* Appends to `out` a PCRE2 pattern that matches what `pattern` matches in Oniguruma. Fails on
- * constructs whose meaning differs and that no known tokenizer uses. `what` names the file. */
+/* Appends to `out` a PCRE2 pattern that matches the same texts as `pattern` in Oniguruma. Fails on
+ * constructs with another meaning in PCRE2; no known tokenizer uses these. `what` names the file.
+ */
 bool pretok_pattern_translate(struct buf *out, const char *pattern, size_t n, const char *what,
                               ey_err *e);
 

@@ -37,7 +37,8 @@ bool tok_unsupported(const struct loading *l, const char *member, const char *fo
                    found, supported);
 }
 
-/* Fails unless a boolean member is `wanted`, the only supported value. `missing`: the default. */
+/* Fails unless a boolean member is `wanted`, the only supported value. An absent member counts as
+ * `missing`. */
 static bool flag_is(const struct loading *l, const json_object *part, const char *member,
                     const char *key, bool missing, bool wanted)
 {
@@ -225,7 +226,7 @@ static bool check_post_processor_and_decoder(const struct loading *l)
             (strcmp(tok_type_of(post.at[i]), "ByteLevel") != 0 && !adds_bos_only(post.at[i])))
             return tok_unsupported_step(
                 l, &tok_post_processor,
-                "null, ByteLevel, or TemplateProcessing that adds only a token in front");
+                "null, ByteLevel, or TemplateProcessing that adds only a token before the text");
     return tok_parts_are(&decoder, types, 1) || tok_parts_are(&decoder, types, 2) ||
            tok_unsupported_step(l, &tok_decoder, "ByteLevel");
 }
@@ -275,7 +276,7 @@ static bool load_bos_id(struct loading *l)
     const char *content = bos_content(l->root);
     l->tok->bos_id = content ? tokenizer_added_id(l->tok, content) : -1;
     return !content || l->tok->bos_id >= 0 ||
-           ey_fail(l->e, EY_BAD_MODEL, "%s: post_processor: \"%.100s\" is not among added_tokens",
+           ey_fail(l->e, EY_BAD_MODEL, "%s: post_processor: \"%.100s\" is not in added_tokens",
                    l->what, content);
 }
 

@@ -15,10 +15,11 @@ struct loading {
 
 /* Returns a value as text for messages; the text lives as long as the value. */
 const char *tok_shown(json_object *value);
-/* Returns the "type" of a part of the pipeline, "(no type)" or "null", for messages. */
+/* Returns the "type" of a part of the pipeline for messages: "(no type)" if it has none, "null" if
+ * there is no part. */
 const char *tok_type_of(const json_object *part);
 bool tok_is_text(const json_object *value, const char *text);
-/* Fails with "`member` is `found`; supported are `supported`". Returns false. */
+/* Fails with a message that `member` is `found` but must be `supported`. Returns false. */
 bool tok_unsupported(const struct loading *l, const char *member, const char *found,
                      const char *supported);
 

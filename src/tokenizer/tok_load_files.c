@@ -16,7 +16,7 @@
 #define CONFIG_FILE "tokenizer_config.json"
 #define SPECIAL_FILE "special_tokens_map.json"
 
-/* Limits, because each added token is compared with each special token. */
+/* These limit the time, because each added token is compared with each special token. */
 enum { MAX_ADDED_TOKENS = 1 << 16, MAX_SPECIAL_TOKENS = 1 << 10 };
 
 /* The pipelines of the two tokenizer classes that are saved in such files. */
@@ -311,7 +311,8 @@ static json_object *make_root(struct tok_files *f)
     const char *pipeline = pipeline_of(f->config);
     if (!pipeline) {
         ey_fail(f->e, EY_BAD_MODEL,
-                "%s: there is no tokenizer.json, and " VOCAB_FILE " is that of a %.60s, which is "
+                "%s: there is no tokenizer.json, and the tokenizer_class of " VOCAB_FILE
+                ", %.60s, is "
                 "not supported; save the tokenizer again with transformers",
                 f->directory, token_content(json_member(f->config, "tokenizer_class")));
         return NULL;

@@ -50,7 +50,9 @@ bool tok_load_sentencepiece(struct loading *l)
     if (tok_parts_of(l->root, &tok_pre_tokenizer).n)
         return tok_unsupported_step(l, &tok_pre_tokenizer,
                                     "null if the normalizer is Prepend and Replace");
-    /* Templates are accepted but only their BOS token is used: chat formats write all others. */
+    /* Templates are accepted, but only their BOS token is used: chat formats write all other
+     * tokens.
+     */
     for (size_t i = 0; i < post.n; i++)
         if (i >= MAX_PARTS || strcmp(tok_type_of(post.at[i]), "TemplateProcessing"))
             return tok_unsupported_step(l, &tok_post_processor, "null, TemplateProcessing");

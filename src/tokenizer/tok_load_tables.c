@@ -34,7 +34,7 @@ static bool fail_id_taken(const struct loading *l, const char *member, const cha
                    v->bytes + other->at);
 }
 
-/* Decodes a token's spelling to at most n bytes. Returns false if no text can become the token. */
+/* Decodes a token's spelling to at most n bytes. Returns false if no text is encoded to it. */
 static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out,
                         size_t *n_out)
 {
@@ -71,7 +71,7 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
         l->tok->byte_id[byte] = (uint32_t)id;
         return vocab_put(v, (uint32_t)id, (const char[]){(char)byte}, 1, l->e);
     }
-    /* A token that no text can become decodes to its spelling. */
+    /* A token that no text is encoded to decodes to its own spelling. */
     if (!token_bytes(l->tok, content, n_content, bytes, &n))
         return vocab_put(v, (uint32_t)id, content, n_content, l->e);
     if (!vocab_put(v, (uint32_t)id, bytes, n, l->e)) return false;
@@ -163,7 +163,7 @@ static int64_t merged_id(const struct vocab *v, int64_t last, const char *bytes,
     return vocab_token_is(v, last + 1, bytes, n) ? last + 1 : vocab_find(v, bytes, n);
 }
 
-/* *last is the merged id of the previous merge, and becomes this one's. */
+/* *last is the merged id of the previous merge, and is set to that of this one. */
 static bool load_merge(struct loading *l, const json_object *merge, size_t rank, int64_t *last)
 {
     struct merge_part a, b;

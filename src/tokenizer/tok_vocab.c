@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-/* Number of slots (a power of two) that `count` entries fill by two thirds at most. */
+/* Returns the number of slots, a power of two, of which `count` entries fill at most two thirds. */
 static size_t slots_for(size_t count)
 {
     size_t slots = 16;

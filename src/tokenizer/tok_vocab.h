@@ -19,7 +19,7 @@ struct pair_map {
     size_t mask;
 };
 
-/* Allocates for `count` entries, the most that may be put. */
+/* Allocates a map for at most `count` entries. */
 bool pair_map_init(struct pair_map *map, size_t count, ey_err *e);
 void pair_map_finish(struct pair_map *map);
 /* The last value put for a key wins. */
@@ -29,7 +29,7 @@ void pair_map_put(struct pair_map *map, uint32_t left, uint32_t right, uint32_t 
 static inline size_t pair_map_start(const struct pair_map *map, uint32_t left, uint32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | right;
-    key ^= key >> 29; /* mixes both halves into the top bits used below */
+    key ^= key >> 29; /* mixes both halves into the top bits, which are used below */
     return (size_t)(key * 0x9e3779b97f4a7c15u >> map->shift);
 }
 
@@ -69,7 +69,8 @@ bool vocab_init(struct vocab *v, size_t count, ey_err *e);
 void vocab_finish(struct vocab *v);
 /* Stores the bytes, 1 to EY_MAX_TOKEN_BYTES, of an unused id below EY_MAX_VOCAB_SIZE. */
 bool vocab_put(struct vocab *v, uint32_t id, const char *bytes, size_t n, ey_err *e);
-/* Adds a token to the index, at most `count` times. Its bytes must not be in the index yet. */
+/* Adds a token to the index; at most the `count` of vocab_init() may be added. Its bytes must not
+ * be in the index yet. */
 void vocab_index(struct vocab *v, uint32_t id);
 /* Returns the token of an id, or NULL. */
 const struct token *vocab_token(const struct vocab *v, int64_t id);

@@ -12,12 +12,13 @@ struct json_object;
 
 /* Reads tokenizer.json of `directory`, or vocab.json and merges.txt. Supports byte-level BPE (Split
  * with a pattern + ByteLevel, NFC) and SentencePiece BPE with byte fallback; merges are "A B" or
- * ["A","B"]. Another pipeline is an error that names the unsupported part. */
+ * ["A","B"]. Fails on other pipelines with an error that names the unsupported part. */
 bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e);
-/* Like tokenizer_open from n bytes of JSON, for tests and fuzzing. `what` names them in errors. */
+/* Like tokenizer_open, but from n bytes of JSON, for tests and fuzzing. `what` names them in
+ * errors. */
 bool tokenizer_open_memory(struct tokenizer **tok, const char *json, size_t n, const char *what,
                            ey_err *e);
-/* Like tokenizer_open from parsed JSON. */
+/* Like tokenizer_open, but from parsed JSON. */
 bool tokenizer_open_json(struct tokenizer **tok, const struct json_object *root, const char *what,
                          ey_err *e);
 void tokenizer_close(struct tokenizer *tok);

@@ -197,7 +197,7 @@ static const struct {
      "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}}]}", NULL},
     {"post_processor",
      "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\"}}]}",
-     "post_processor: \"<x>\" is not among added_tokens"},
+     "post_processor: \"<x>\" is not in added_tokens"},
     {"pre_tokenizer", "{\"type\":\"Metaspace\"}", "pre_tokenizer is \"Metaspace\""},
     {"decoder", "{\"type\":\"ByteLevel\"}", "decoder is \"ByteLevel\""},
     {"decoder",
