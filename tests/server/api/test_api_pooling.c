@@ -267,6 +267,8 @@ static void invalid_pooling_requests_are_refused(void **state)
          400},
         {EMBED, "{\"input\": \"a\", \"stop\": \"x\"}", "stop", 400},
         {EMBED, "{\"input\": [{\"image\": \"%%%\"}]}", "input[0].image", 400},
+        {EMBED, "{\"input\": [{\"txt\": \"a\"}]}", "input[0]", 400},
+        {RERANK, "{\"query\": \"q\", \"documents\": [{}]}", "documents[0]", 400},
         {EMBED, "{\"input\": [{\"image\": {}}]}", "input[0].image.url", 400},
         {EMBED, "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}", "messages[0].role",
          400},

@@ -139,6 +139,9 @@ static bool read_input_object(struct api_parser *p, const struct field_path *pat
         if (json_member(value, image_members[i]) &&
             !read_image_member(p, path, value, image_members[i], &out->part[out->n++]))
             return false;
+    if (!json_member(value, "text") && !out->n)
+        return api_fail_value(p->reading.error, path->text, "%s has no text, image or content",
+                              path->text);
     return !json_member(value, "text") ||
            field_text_part(&p->reading, &text, json_member(value, "text"), &out->part[out->n++]);
 }
