@@ -212,8 +212,8 @@ static void invalid_ollama_requests_are_refused(void **state)
         {OLLAMA_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]}",
          "messages[0].content must be a string; images go into \"images\", as base64"},
         {OLLAMA_CHAT, "{\"messages\": [{\"role\": \"system\", \"images\": [\"" PNG "\"]}]}",
-         "messages[0].images: an image cannot be in a message of the system; put it in one of the "
-         "user"},
+         "messages[0].images: an image cannot be in a message of the system; put it into a "
+         "user message"},
         {OLLAMA_CHAT, "{\"messages\": [{\"role\": \"human\", \"content\": \"x\"}]}",
          "messages[0].role must be \"system\", \"user\", \"assistant\" or \"tool\", got \"human\""},
         {OLLAMA_GENERATE, "{\"model\": \"m\", \"prompt\": [\"x\"]}",

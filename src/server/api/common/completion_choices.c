@@ -72,7 +72,8 @@ static bool prepare_fitting(struct completion_choices *a, struct api_request *wh
         dropped += now;
     }
     if (dropped)
-        api_request_note(whole, "the %zu oldest messages did not fit the context", dropped);
+        api_request_note(whole, "the %zu oldest messages did not fit the context and were left out",
+                         dropped);
     return true;
 }
 

@@ -37,7 +37,7 @@ static bool read_parts(struct api_parser *p, const struct field_path *message,
         return false;
     if (n_images && strcmp(out->role, "user") != 0 && strcmp(out->role, "tool") != 0)
         return api_fail(r->error, images_path.text,
-                        "%s: an image cannot be in a message of the %s; put it in one of the user",
+                        "%s: an image cannot be in a message of the %s; put it into a user message",
                         images_path.text, out->role);
     if (json_object_is_type(text, json_type_array))
         return api_fail(r->error, text_path->text,

@@ -117,7 +117,7 @@ static bool read_part(const struct api_reading *r, struct image_refs *images,
     if (!file && strcmp(type, "image_url") != 0) return refuse_part(r, path, part, type);
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
         return api_fail(r->error, path->text,
-                        "%s: an image cannot be in a message of the %s; put it in one of the user",
+                        "%s: an image cannot be in a message of the %s; put it into a user message",
                         path->text, role);
     return file ? read_file_part(r, images, path, part, out)
                 : read_image_part(r, images, path, part, out);

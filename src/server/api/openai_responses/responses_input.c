@@ -106,7 +106,7 @@ static bool read_input_part(struct api_parser *p, struct message_list *list,
     const char *role = message_list_last(list)->role;
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
         return api_fail(r->error, path->text,
-                        "%s: an image cannot be in a message of the %s; put it in one of the user",
+                        "%s: an image cannot be in a message of the %s; put it into a user message",
                         path->text, role);
     return file ? read_input_file(p, list, path, part) : read_input_image(p, list, path, part);
 }
