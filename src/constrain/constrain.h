@@ -45,7 +45,7 @@ bool grammar_of_choices(struct grammar **out, const char *const *choices, size_t
 struct grammar *grammar_retain(struct grammar *g);
 /* Drops a reference, frees the grammar with the last one, and sets *g to NULL. Accepts NULL. */
 void grammar_release(struct grammar **g);
-/* Bytes of memory in use. */
+/* Returns the bytes of memory in use. */
 size_t grammar_bytes(const struct grammar *g);
 
 /* Composes a grammar of parts. A part is a number and is used once, in another part or as the
@@ -70,7 +70,7 @@ int grammar_schema(struct grammar_builder *b, const char *json, size_t n);
 int grammar_json_object(struct grammar_builder *b);
 int grammar_sequence(struct grammar_builder *b, const int *parts, size_t n);
 int grammar_alternatives(struct grammar_builder *b, const int *parts, size_t n);
-/* The part, one or more times. */
+/* Repeats the part one or more times. */
 int grammar_one_or_more(struct grammar_builder *b, int part);
 /* Compiles the grammar and frees the builder in any case. A NULL builder keeps the error of
  * grammar_builder_open. */
@@ -83,15 +83,15 @@ struct vocabulary;
 
 enum { VOCABULARY_CACHED_MASKS = 256 }; /* a good value for cache_masks */
 
-/* `size` is that of the model's vocabulary: a mask has a bit per logit. Special tokens are never
- * allowed. Fails if the tokenizer lacks a token for some byte. Borrows the tokenizer for the call
- * only. */
+/* `size` is the size of the model's vocabulary: a mask has a bit per logit. Special tokens are
+ * never allowed. Fails if the tokenizer has no token for some byte of UTF-8. Needs the tokenizer
+ * during the call only. */
 bool vocabulary_open(struct vocabulary **out, const struct tokenizer *tok, int size,
                      size_t cache_masks, ey_err *e);
 void vocabulary_close(struct vocabulary **v);
-/* Bytes of memory in use, which do not grow. */
+/* Returns the bytes of memory in use. They do not grow. */
 size_t vocabulary_bytes(const struct vocabulary *v);
-/* Number of 32-bit words in a mask. */
+/* Returns the number of 32-bit words in a mask. */
 size_t vocabulary_words(const struct vocabulary *v);
 
 /* ---- one answer ---- */
@@ -102,7 +102,7 @@ struct matcher;
  * allocates all memory that the matcher will need. */
 bool matcher_open(struct matcher **out, struct grammar *g, const struct vocabulary *v, ey_err *e);
 void matcher_close(struct matcher **m);
-/* Bytes of memory of one matcher. */
+/* Returns the bytes of memory of one matcher. */
 size_t matcher_bytes(const struct grammar *g, const struct vocabulary *v);
 /* Returns to the grammar's start. */
 void matcher_reset(struct matcher *m);

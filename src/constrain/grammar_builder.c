@@ -46,7 +46,7 @@ static int grammar_add_part(struct grammar_builder *b, struct frag frag)
 {
     if (!compiler_ok(&b->c)) return 0;
     if (b->n_parts == EY_MAX_GRAMMAR_PARTS) {
-        compiler_fail(&b->c, "a grammar of more than %d parts", EY_MAX_GRAMMAR_PARTS);
+        compiler_fail(&b->c, "a grammar has more parts than the limit of %d", EY_MAX_GRAMMAR_PARTS);
         return 0;
     }
     b->parts[++b->n_parts] = (struct grammar_part){.frag = frag};
@@ -58,8 +58,7 @@ static bool grammar_use_part(struct grammar_builder *b, int part, struct frag *f
     *frag = (struct frag){0, 0};
     if (b->c.failed) return false;
     if (part < 1 || part > b->n_parts || b->parts[part].used)
-        return compiler_fail(&b->c,
-                             "a part of a grammar is used twice, or its number is not a part");
+        return compiler_fail(&b->c, "a part of a grammar is used twice or does not exist");
     b->parts[part].used = true;
     *frag = b->parts[part].frag;
     return true;

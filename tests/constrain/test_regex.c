@@ -95,7 +95,7 @@ static const char *const refused[][2] = {
     {"[z-a]", "this range is reversed"},
     {"[\\d-z]", "this range is reversed"},
     {"a{3,2}", "are reversed"},
-    {"\\", "a backslash at its end"},
+    {"\\", "the backslash at the end"},
     {"\\x4", "hexadecimal"},
     {"\\u{110000}", "not a valid character"},
     {"\\ud800", "not a valid character"},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds, for each state, the plain characters that all lead to one state that treats them alike. */
+/* For each state, finds a set of plain characters with the same next state, and how many of them
+ * may follow in a row. */
 #include "constrain/analysis/max_remaining.h"
 
 #include <assert.h>
@@ -51,7 +52,8 @@ static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
     set[1] &= PLAIN_HIGH;
 }
 
-/* Returns plain_class() of the plain characters that a state accepts and `but` does not have. */
+/* Returns plain_class() of all plain characters that the state accepts and that are not in `but`.
+ */
 static uint64_t other_classes(const struct grammar *g, uint32_t state, const struct plain_set *but)
 {
     const struct grammar_edge *edge = g->edges + g->states[state].first_edge;
@@ -144,7 +146,7 @@ struct chain_link {
     struct plain_move move;
 };
 
-/* Sets plain_set and max_remaining of a state, unless the sets' numbers are used up. */
+/* Sets plain_set and max_remaining of a state, unless there are MAX_PLAIN_SETS sets already. */
 static void set_plain_set(struct grammar *g, uint32_t state, const struct plain_set *a,
                           uint16_t max_remaining)
 {
@@ -172,7 +174,8 @@ static bool takes_none_of(const struct grammar *g, uint32_t state, const struct 
     return true;
 }
 
-/* Derives a state's plain set from that of its target, which must contain it. */
+/* Sets the plain set of a state whose target is measured already. The state gets one only if its
+ * target accepts none of these characters, or treats all of them alike. */
 static void set_from_target(struct grammar *g, const struct chain_link *link)
 {
     const struct grammar_state *t = &g->states[link->move.target];
@@ -195,8 +198,8 @@ static void set_from_target(struct grammar *g, const struct chain_link *link)
                   t->max_remaining < REMAINING_LIMIT ? t->max_remaining + 1 : t->max_remaining);
 }
 
-/* Follows targets from s to a known state, then sets all states on the way. `chain` has room for
- * all states. */
+/* Follows targets from s to a known state, then sets the plain sets of all states on the way.
+ * `chain` has room for all states. */
 static void measure_chain(struct grammar *g, uint32_t s, struct chain_link *chain, bool *known)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Breadth-first search backwards from the ends of counted texts, one character per round. */
+/* Searches breadth-first from the ends of counted texts backwards, one character per round. */
 #include "constrain/analysis/min_remaining.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many characters the states of counted texts still need, so that no text is begun that the
- * counter's maximum could not complete. */
+/* Computes how many characters each state of a counted text still needs. A matcher then refuses a
+ * character after which the text could not be completed within the counter's maximum. */
 #ifndef EY_CONSTRAIN_MIN_REMAINING_H
 #define EY_CONSTRAIN_MIN_REMAINING_H
 

@@ -13,8 +13,8 @@ enum edge_kind {
     EDGE_RETURN, /* leaves a rule: `target` is the return set */
 };
 
-/* Besides enum nfa_edge_flags: the target's min_remaining exceeds the state's, so the counter must
- * be checked. */
+/* A flag besides those of enum nfa_edge_flags: the target's min_remaining exceeds the state's, so
+ * the counter must be checked. */
 enum { EDGE_RAISES_MIN = 4 };
 
 struct grammar_edge {
@@ -30,8 +30,8 @@ enum { REMAINING_UNBOUNDED = 0xffff, REMAINING_LIMIT = 0xfffe };
 struct plain_set {
     uint64_t ascii[2];  /* a bit for each byte */
     bool non_ascii;     /* includes all non-ASCII plain characters; else the state takes none */
-    uint64_t diverging; /* plain_class() of other plain characters, accepted on the way, that lead
-                          elsewhere */
+    uint64_t diverging; /* plain_class() of the other plain characters that these states accept and
+                          that lead elsewhere */
 };
 
 struct grammar_state {
@@ -39,7 +39,7 @@ struct grammar_state {
     uint16_t n_edges;
     uint16_t plain_set;     /* 0: too few plain characters are alike */
     uint16_t max_remaining; /* characters of the plain set that may follow; with max_by_counter, the
-                              counter's value */
+                              counter limits them instead */
     bool accepts;           /* the text may end in this state */
     bool max_by_counter;
     uint32_t min_remaining; /* counted characters still needed before the text can end */

@@ -69,11 +69,11 @@ struct dfa_builder {
         edges, calls;
     struct set_index state_index, rule_set_index, return_set_index;
     uint32_t *rule_sets_with;   /* [n_rules] the last membership + 1 */
-    uint32_t *return_sets_with; /* [n_rules] the last return set + 1 whose first rule it is */
+    uint32_t *return_sets_with; /* [n_rules] the last return set that begins with the rule, + 1 */
     uint32_t linked_call_sites, linked_return_sets;
     /* scratch of one state */
     struct growing_array seeds, closure, spans, wide_spans, open_calls, chosen_rules;
-    uint32_t span_of_byte[256]; /* spans of a single byte + 1 */
+    uint32_t span_of_byte[256]; /* the last span of only this byte, + 1 */
 };
 
 /* ---- dfa_sets.c ---- */
@@ -99,8 +99,8 @@ void *dfa_push(struct dfa_builder *d, struct growing_array *l);
 void dfa_push_u32(struct dfa_builder *d, struct growing_array *l, uint32_t value);
 /* Counts steps of work. Fails c if there are too many. */
 bool dfa_count_work(struct dfa_builder *d, uint64_t steps);
-/* Returns the number of the set with the members of `l`, which is sorted or d->closure, or
- * UINT32_MAX if c has failed. If *made, the set is new and the caller fills the rest of its
+/* Returns the number of the set with the members of `l`, or UINT32_MAX if c has failed. `l` must be
+ * sorted, unless it is d->closure. If *made, the set is new and the caller fills the rest of its
  * element. */
 uint32_t dfa_intern_set(struct dfa_builder *d, struct growing_array *sets, struct set_index *index,
                         const struct growing_array *l, uint32_t depth_left, bool *made);

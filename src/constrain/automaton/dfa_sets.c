@@ -15,9 +15,8 @@ void *dfa_push(struct dfa_builder *d, struct growing_array *l)
 {
     if (l->n >= l->max) {
         compiler_fail(d->c,
-                      "it is too large or too ambiguous: made deterministic it has more than %u "
-                      "parts; use fewer or smaller "
-                      "counted repeats, lengths and alternatives",
+                      "it is too large or too ambiguous: once made deterministic, it has more than "
+                      "%u parts; use fewer or smaller counted repeats, lengths and alternatives",
                       l->max);
         return NULL;
     }
@@ -62,7 +61,7 @@ void growing_array_sort_unique(struct growing_array *l)
     l->n = n;
 }
 
-/* Independent of the members' order. */
+/* The hash does not depend on the members' order. */
 static uint32_t number_set_hash(const uint32_t *v, uint32_t n, uint32_t depth_left)
 {
     uint64_t hash = depth_left * 0xbf58476d1ce4e5b9u;
@@ -92,8 +91,8 @@ static bool grow_set_index(struct dfa_builder *d, struct set_index *index,
     return true;
 }
 
-/* Whether l has the same members as the set s of the same size: by the marks of the last walk if
- * `marked`, else both are sorted. */
+/* Whether l and the set s, which are of the same size, have the same members. If `marked`, l is
+ * d->closure, whose states carry the current stamp; otherwise both are sorted. */
 static bool has_members(const struct dfa_builder *d, const struct number_set *s,
                         const struct growing_array *l, bool marked)
 {

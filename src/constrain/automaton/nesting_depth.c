@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Minimum depths in rounds: round h finds the rules that can end with calls no deeper than h. */
+/* Finds minimum depths in rounds: round h finds the rules that can end with calls no deeper than
+ * h. */
 #include "constrain/automaton/nesting_depth.h"
 
 #include <stdlib.h>

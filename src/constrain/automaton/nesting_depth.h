@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many nesting levels rules and states need to complete a text. */
+/* Computes how many nesting levels rules and states need to complete a text. */
 #ifndef EY_CONSTRAIN_NESTING_DEPTH_H
 #define EY_CONSTRAIN_NESTING_DEPTH_H
 

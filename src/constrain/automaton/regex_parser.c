@@ -131,7 +131,7 @@ static bool take_unicode(struct regex_parser *r, uint32_t *c)
 static bool take_escaped(struct regex_parser *r, bool in_class, uint32_t *c)
 {
     const char *at = r->at - 1;
-    if (r->at == r->end) return fail_at(r, at, "a backslash at its end escapes nothing");
+    if (r->at == r->end) return fail_at(r, at, "the backslash at the end escapes nothing");
     static const char letters[] = "tnrfv0", values[] = "\t\n\r\f\v";
     char letter = *r->at;
     const char *known = strchr(letters, letter);
@@ -163,7 +163,8 @@ static bool take_escaped(struct regex_parser *r, bool in_class, uint32_t *c)
 
 /* ---- classes ---- */
 
-/* Parses one end of a range. *single is false for classes such as \d, which are added here. */
+/* Parses a character, which may be an end of a range, or a class such as \d. *single is false for
+ * classes, which are added here. */
 static bool take_class_member(struct regex_parser *r, struct charset *set, uint32_t *c,
                               bool *single)
 {
@@ -288,7 +289,8 @@ static bool parse_atom(struct regex_parser *r, struct frag *out)
     return take_escaped(r, false, &c) && frag_of_char(r, c, out);
 }
 
-/* Numbers too large for any grammar stay below UINT32_MAX. */
+/* Keeps large numbers below UINT32_MAX, which means no limit. They exceed any grammar's size
+ * anyway. */
 static bool take_number(struct regex_parser *r, uint32_t *value)
 {
     enum { MOST = 100000000 };

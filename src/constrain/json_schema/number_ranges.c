@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds NFAs of numbers within bounds. Digits are compared with both bounds as they are read, so a
- * state is only (digits read, order to the lower bound, order to the upper bound, remainder). */
+ * state is only the number of digits read, the order to each bound (less, equal or greater) and the
+ * remainder. */
 #include "constrain/json_schema/number_ranges.h"
 
 #include <inttypes.h>
@@ -70,7 +71,7 @@ struct magnitude_limit {
     const struct decimal *value;
 };
 
-/* The construction of one sign's numbers. */
+/* The numbers of one sign, under construction. */
 struct magnitude {
     struct nfa *nfa;
     const struct number_spec *spec;
@@ -86,7 +87,7 @@ struct magnitude {
 /* What has been read so far. */
 struct digit_progress {
     int digits;                     /* before the decimal point, or after it */
-    int order_to_min, order_to_max; /* order of the digits so far to the bounds' */
+    int order_to_min, order_to_max; /* how the digits so far compare with the bounds' */
     bool nonzero;
     uint32_t remainder;
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles a JSON schema to an NFA: keywords, references, alternatives and types.
  *
- * Where a schema leaves a choice, the narrower reading applies; answers stay valid. An object with
- * `properties` has no others unless additionalProperties allows them, members come in the order of
- * the schema, and an array with prefixItems has no further items unless `items` describes them. */
+ * Where a schema can be read in two ways, the narrower one applies, so answers stay valid. An
+ * object with `properties` has no others unless additionalProperties allows them, members come in
+ * the order of the schema, and an array with prefixItems has no further items unless `items`
+ * describes them. */
 #include "constrain/json_schema/schema.h"
 
 #include <string.h>

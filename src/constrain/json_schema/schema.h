@@ -6,9 +6,9 @@
 #include "constrain/automaton/grammar_compiler.h"
 
 struct frag schema_root(struct compiler *c, const char *json, size_t n);
-/* Any value of a schema. */
+/* Matches any value of a schema. */
 struct frag schema_value(struct compiler *c, json_object *schema, const char *path);
-/* A schema's values of one type. */
+/* Match a schema's values of one type. */
 struct frag schema_object(struct compiler *c, json_object *schema, const char *path);
 struct frag schema_array(struct compiler *c, json_object *schema, const char *path);
 struct frag schema_string(struct compiler *c, json_object *schema, const char *path);
@@ -28,7 +28,7 @@ enum schema_type {
 
 /* Returns the types (bits) that `type`, `enum` and `const` allow. */
 unsigned schema_types(json_object *schema);
-/* Whether surely no value is valid for both. */
+/* Whether it is certain that no value is valid for both. */
 bool schemas_disjoint(struct compiler *c, json_object *a, json_object *b);
 /* Resolves a local reference; returns NULL if it points to nothing. */
 json_object *schema_at(struct compiler *c, const char *reference);

@@ -9,8 +9,9 @@
 
 struct property {
     const char *name;
-    json_object *schema; /* NULL with `any`: any value */
-    bool any, required;
+    json_object *schema; /* NULL if `any` */
+    bool any;            /* any value */
+    bool required;
 };
 
 struct object_spec {
@@ -87,8 +88,7 @@ static bool check_property_names(struct compiler *c, json_object *names, const c
     bool any = type && strcmp(json_object_get_string(type), "string") == 0 &&
                json_object_object_length(names) == 1;
     return !names || any ||
-           compiler_fail(
-               c, "%s/propertyNames: other than {\"type\": \"string\"} it is not supported", path);
+           compiler_fail(c, "%s/propertyNames: only {\"type\": \"string\"} is supported", path);
 }
 
 static bool read_object_spec(struct compiler *c, json_object *schema, const char *path,

@@ -98,7 +98,7 @@ static bool read_number_bounds(struct compiler *c, json_object *schema, const ch
         !read_number_bound(c, schema, path, exclusive, &strict, &strict_value))
         return false;
     if (strict.set && fabs(strict_value) > EXACT_INTEGERS)
-        return compiler_fail(c, "%s/%s: beyond ±2^53 it is not supported; use \"%s\"", path,
+        return compiler_fail(c, "%s/%s: values beyond ±2^53 are not supported; use \"%s\"", path,
                              exclusive, inclusive);
     if (strict.set && (!out->set || strict_value * sign >= value * sign)) {
         *out = strict;

@@ -12,7 +12,7 @@
  * since most masks allow them as a set, without a walk. */
 struct token_trie {
     uint8_t *byte;         /* [n_nodes] */
-    uint16_t *depth;       /* [n_nodes] bytes from the root to the node, with its own */
+    uint16_t *depth;       /* [n_nodes] bytes from the root to the node, its own included */
     uint32_t *subtree_end; /* [n_nodes] the first node after the subtree */
     uint64_t *classes;     /* [n_nodes] plain_class() of all bytes of the subtree's tokens; 0 in
                              the trie of the other tokens */

@@ -149,8 +149,8 @@ static bool build_token_ranges(struct vocabulary *v, const struct trie_entry *en
     return true;
 }
 
-/* Bounds the exits of a mask. A rule always ends with the same closing byte, so its exits are nodes
- * of one closing byte, and they have children. */
+/* Returns the most exits that a mask can have. A rule always ends with the same closing byte, so
+ * its exits are nodes of one closing byte, and they have children. */
 static uint32_t count_exits(const struct vocabulary *v)
 {
     static const uint8_t closing[] = {'"', '}', ']'};
