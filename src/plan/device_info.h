@@ -23,8 +23,8 @@ struct device_info {
         PINNED_READS_UNKNOWN,
         PINNED_READS_ALLOWED,
         PINNED_READS_DENIED
-    } pinned_reads; /* whether the GPU reads the mapped model file from pages that the system pins
-                     */
+    } pinned_reads;     /* whether the system pins pages of the mapped model file and lets the GPU
+                            read them */
     uint64_t host_free; /* with a GPU: available host memory; 0 if unknown */
     double bandwidth,
         cpu_bandwidth; /* read bandwidth of the GPU and the CPU in bytes a second; 0 if unknown */

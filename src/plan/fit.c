@@ -9,13 +9,13 @@
 
 enum {
     CPU_MODEL_LEN = 8192,
-    GPU_MODEL_LEN = 16384, /* also of the KV pool; more only on request */
+    GPU_MODEL_LEN = 16384, /* also of the KV pool; more must be requested */
     MIN_AUTO_LEN = 1024, /* half of it holds an image of half a megapixel; a shorter context must be
                             requested */
     CPU_SEQS = 1,
     CPU_SERVED_SEQS = 4,
-    GPU_SEQS = 4,             /* least requests of a GPU */
-    GPU_MAX_SEQS = 32,        /* most requests of a GPU */
+    GPU_SEQS = 4,             /* fewest requests at a time by default */
+    GPU_MAX_SEQS = 32,        /* most requests at a time by default */
     GPU_SEQ_TOKENS = 1024,    /* KV pool tokens per request */
     POOLED_SEQS = 16,         /* pooled inputs of a step; each costs only its keys and values */
     RERANK_MODEL_LEN = 10240, /* as in Qwen's code */
@@ -53,7 +53,7 @@ static int usual_context(ey_task task, bool gpu)
     return gpu && task == EY_TASK_GENERATE ? GPU_MODEL_LEN : CPU_MODEL_LEN;
 }
 
-/* Chooses the requested context or the default, and a KV pool for one request of it. */
+/* Chooses the requested context or the default, and a KV pool for one request of that length. */
 static bool choose_context(struct plan *p, const struct plan_question *q, ey_err *e)
 {
     const struct plan_limits *l = q->limits;
@@ -455,7 +455,7 @@ static void fit_host(struct plan *p, const struct plan_question *q)
     if (l->gpu_layers || l->knobs.kv || l->knobs.vision || l->knobs.lm_head_rows ||
         l->utilization > 0 || l->device_bytes)
         plan_add_choice(p, "--gpu-layers, --kv-cache-dtype, --head-rows, --vision-weights, "
-                           "--gpu-memory-utilization, --gpu-memory: of a GPU, not used here");
+                           "--gpu-memory-utilization, --gpu-memory: only for a GPU, not used here");
 }
 
 /* With the vision encoder on the CPU, the GPU's kernels never get its shapes. */

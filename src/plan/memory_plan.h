@@ -43,7 +43,7 @@ struct plan_limits {
     bool fp8_prompts; /* quantize prompt rows (struct backend_limits), if GPU and model allow it */
     struct plan_knobs knobs;
     double utilization;    /* share of GPU memory that this process may use */
-    uint64_t device_bytes; /* the same in bytes */
+    uint64_t device_bytes; /* the share in bytes, instead of utilization */
 };
 
 enum plan_row {

@@ -373,7 +373,7 @@ bool plan_features_cross_devices(const struct plan *p)
     return plan_vision_on_cpu(p) != (p->cpu_layers > 0);
 }
 
-/* On the host only --head 8bit is turned. */
+/* False on the host, where the vision knob stays AUTO. */
 bool plan_vision_on_cpu(const struct plan *p)
 {
     return p->knobs.vision == VISION_HOST;
@@ -405,7 +405,7 @@ static ey_plan_item plan_item_of(const struct plan *p, int row)
     if (row == PLAN_CPU_SCRATCH && p->cpu_layers)
         return (ey_plan_item){plan_rows[row].name, device, p->bytes[row], "always"};
     if (row == PLAN_QUANTIZED && p->device->is_gpu && !p->cpu_layers)
-        return (ey_plan_item){"weight on its way, quantized", device, p->bytes[row], "loading"};
+        return (ey_plan_item){"one quantized matrix", device, p->bytes[row], "loading"};
     return (ey_plan_item){plan_rows[row].name, device, p->bytes[row], plan_rows[row].life};
 }
 

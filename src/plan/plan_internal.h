@@ -16,7 +16,7 @@ struct plan_question {
     struct weight_sizes weights;
 };
 
-/* Computes everything else from context, pool, sequences, images, rows and knobs. */
+/* Computes the plan's other fields from its context, pool, sequences, images, rows and knobs. */
 void plan_size(struct plan *plan, const struct plan_question *question);
 
 static inline int plan_ceil_div(int n, int block)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Suggestions for a plan that does not fit: each changes one option, and the open knobs are turned
- * as it needs. */
+/* Suggestions for a plan that does not fit: each changes one option, and turns the open knobs as
+ * needed. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,7 +92,7 @@ static void try_one_sequence(struct suggestion_search *s, const struct plan_limi
     try_suggestion(s, s->model, "--max-num-seqs 1");
 }
 
-/* Tries knobs that the caller set otherwise. */
+/* Tries the knobs that the caller set so that they need more memory. */
 static void try_knobs(struct suggestion_search *s, const struct plan_limits *limits)
 {
     const struct plan_knobs *now = &s->plan->knobs;

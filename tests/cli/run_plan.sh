@@ -106,7 +106,7 @@ say "a vision encoder on the CPU takes no GPU memory"
 try "4B in BF16 does not fit" 1 'does not fit' - plan 4b-bf16 $desktop --max-model-len 4096 --head bf16 \
   --vision-weights resident
 # shellcheck disable=SC2086
-try "4B in BF16 fits if it is quantized to FP8" 0 '^  weight on its way, quantized +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop \
+try "4B in BF16 fits if it is quantized to FP8" 0 '^  one quantized matrix +host +[0-9.]+ MiB  loading' - plan 4b-bf16 $desktop \
   --quantize fp8 --max-model-len 4096 --gpu-memory-utilization 0.80
 grep -E '^  (text model weights|all on the GPU)' out > made
 # shellcheck disable=SC2086
@@ -154,7 +154,7 @@ try "a pool smaller than a request" 2 - 'does not hold one request' plan 2b --vr
 
 # ---- plans for the CPU ----
 try "a plan for the CPU" 0 'on cpu: context 8192 tokens, KV pool 8192 tokens, 1 request at once' - plan 2b --device cpu
-try "GPU options in a plan for the CPU" 0 'chosen: .*of a GPU, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
+try "GPU options in a plan for the CPU" 0 'chosen: .*only for a GPU, not used here' - plan 2b --device cpu --kv-cache-dtype fp8
 try "an 8-bit head on the CPU" 0 '^  head +host +297.3 MiB' - plan 2b --device cpu --head 8bit
 
 echo "1..$ran"

@@ -72,7 +72,7 @@ status=$?
 say 'SIGTERM stops the server'
 grep -qF 'eyelet: ignored options of vLLM: --trust-remote-code, --swap-space, -O3, -tp, --tensor_parallel_size, --dtype, --enable-chunked-prefill, --no-enable-prefix-caching, --compilation-config.mode' err
 say 'the log lists ignored options'
-grep -q -- '--gpu-memory-utilization, --gpu-memory: of a GPU, not used here' err
+grep -q -- '--gpu-memory-utilization, --gpu-memory: only for a GPU, not used here' err
 say 'the log says which options need a GPU'
 grep -q 'model one (Qwen3VL' err
 say 'the log names the model'
