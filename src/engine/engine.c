@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "eyelet/tool_calls.h"
 
-/* The options up to the last field of the library's first version. */
+/* Requires the fields up to the last one of the library's first version. */
 bool engine_options_read(ey_engine_options *out, const ey_engine_options *given, ey_err *e)
 {
     const size_t least = offsetof(ey_engine_options, notice_user) + sizeof(given->notice_user);

@@ -20,7 +20,7 @@ struct host_buffers {
     float *normed;            /* [hidden] for rescoring */
     float *rescore_norm;      /* [hidden] the final norm's weights */
     float *score_weights;     /* [hidden] of a reranker: the head's "yes" row minus its "no" row */
-    int32_t *token;           /* [max_rows] of one step, as the next three */
+    int32_t *token;           /* [max_rows] of one step, like the next three */
     int32_t *feature;
     int32_t *row_seq;
     int32_t *row_slot;
@@ -47,11 +47,11 @@ struct scheduled_chunk {
 
 enum { MAX_UNREAD_DEFAULT = 256 };
 #define UNREAD_SECONDS_DEFAULT 30.0 /* after that, a request with unfetched text is ended */
-/* The longest time that a prompt chunk or a vision slice delays decoding requests, as far as these
- * can be cut. */
+/* Prompt chunks and vision slices are cut so that they delay decoding requests by at most this
+ * time, unless the smallest possible one takes longer. */
 #define SLICE_SECONDS_DEFAULT 0.2
-/* Fast devices take turns sooner, after this many decode steps, but not before this many
- * seconds. */
+/* On fast devices the delay is at most the time of this many decode steps, or this many seconds if
+ * these are more. */
 #define SLICE_DECODE_STEPS 12
 #define SLICE_SECONDS_MIN 0.02
 
@@ -109,7 +109,7 @@ struct engine_buffers {
     int n_plan_items;
     struct workspace ws;
     struct workspace cpu_vision_ws; /* for a vision encoder on the CPU next to a GPU */
-    dev step_memory;                /* backs the workspaces' buffers, as the next four */
+    dev step_memory;                /* backs the workspaces' buffers, like the next four */
     dev shared_memory;
     dev feature_memory;
     dev vision_memory;

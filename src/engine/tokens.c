@@ -46,8 +46,7 @@ bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char *
     if (ok) {
         *text = out.data;
         *n = out.size;
-    } /* ownership passes to the caller */
-    else
+    } else
         buf_free(&out);
     return ok || ey_fail_memory(e, "the text of tokens", n_ids);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 without heap allocations, for cache keys. A collision would give one user's image to
+/* SHA-256 without heap allocations, for cache keys. A collision would show one user's image to
  * another, so a weaker hash won't do. */
 #ifndef EY_ENGINE_DIGEST_H
 #define EY_ENGINE_DIGEST_H

@@ -23,7 +23,7 @@ bool engine_open_cpu(struct engine_devices *devices, const ey_engine_options *op
 /* Fills the norm and weights from which vectors and scores are computed; needs the buffers. */
 bool engine_open_pooling(ey_engine *engine, ey_err *e);
 
-/* ---- gpu_health.c: nothing on the CPU ---- */
+/* ---- gpu_health.c: both do nothing on the CPU ---- */
 
 /* Runs the kernels' self-test if this GPU was not tested before, and reports kernels that
  * failed. */

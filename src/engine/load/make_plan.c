@@ -409,8 +409,8 @@ static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *lim
     return false;
 }
 
-/* Reserved memory takes no pages yet, so a plan that does not fit is refused here rather than
- * killed later. */
+/* Refuses a plan that does not fit. Reserved memory takes no pages yet, so without this check the
+ * system would end the process later. */
 bool engine_check_plan(const ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;

@@ -18,7 +18,7 @@ bool plan_choose_prefill_math(struct plan_limits *out, const struct engine_devic
 /* Fills the device info of a GPU that --vram describes, without a driver. */
 bool plan_open_simulated_gpu(struct engine_devices *devices, const ey_engine_options *o, ey_err *e);
 void plan_export(ey_plan *out, const ey_engine *engine);
-/* Finds options that would make the plan fit, or smaller; returns their number. */
+/* Finds options that would make the plan fit or make it smaller. Returns their number. */
 int plan_find_suggestions(struct plan_suggestion out[PLAN_SUGGESTIONS + 1], const ey_engine *engine,
                           const struct plan_limits *limits);
 

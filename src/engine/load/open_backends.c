@@ -37,8 +37,8 @@ static struct backend_options backend_options_of(const struct engine_devices *de
         .pool = devices->pool, .cpu_mask = options->cpu_mask, .eager = options->enforce_eager};
 }
 
-/* Opens a usable GPU or falls back to the CPU. A GPU that is too small is an error and causes no
- * silent fallback. */
+/* Opens a usable GPU or falls back to the CPU. A GPU that is too small is an error, not a
+ * reason to fall back. */
 static bool open_best_backend(struct engine_devices *devices, const ey_engine_options *options,
                               ey_err *e)
 {
@@ -49,7 +49,7 @@ static bool open_best_backend(struct engine_devices *devices, const ey_engine_op
         if (e) *e = no_gpu;
         return false;
     }
-    if (options->notice && has_nvidia_gpu()) { /* tell the user why it is not used */
+    if (options->notice && has_nvidia_gpu()) { /* tell the user why the GPU is not used */
         char text[sizeof(no_gpu.text) + 64];
         snprintf(text, sizeof(text), "the CPU is used, not the GPU: %s", no_gpu.text);
         options->notice(options->notice_user, text);

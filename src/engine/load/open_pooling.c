@@ -11,7 +11,8 @@ static bool find_word(int32_t *id, const struct tokenizer *tok, const char *word
     bool ok = tokenizer_encode(tok, word, strlen(word), false, &ids, e);
     if (ok && ids.n != 1)
         ok = ey_fail(e, EY_BAD_MODEL,
-                     "the tokenizer has no token \"%s\", which a reranker answers by", word);
+                     "the tokenizer has no single token for \"%s\", which a reranker's score needs",
+                     word);
     if (ok) *id = ids.id[0];
     ids_free(&ids);
     return ok;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet quantize: writes what --quantize computes while loading to a checkpoint. */
+/* eyelet quantize: writes the weights that --quantize computes while loading to a checkpoint. */
 #include <stdio.h>
 
 #include "convert/quantized_checkpoint.h"

@@ -53,7 +53,8 @@ bool output_tokens_open(struct output_tokens *output, struct arena *arena, int m
                           n * (sizeof(*output->id) + (1 + n_top) * sizeof(*output->top_logprobs)));
 }
 
-/* Returns the text of tokens[n] without leading line breaks, in the arena; NULL without memory. */
+/* Returns the text of tokens[n] in the arena, without leading line breaks if `trim`. Returns NULL
+ * without memory. */
 static char *text_of_tokens(const int *tokens, int n, struct arena *arena,
                             const struct tokenizer *tok, bool trim, size_t *length)
 {

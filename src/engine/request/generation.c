@@ -13,7 +13,7 @@
 enum {
     MAX_UNREAD_BYTES = 64 << 10, /* text that was not fetched yet */
     UNREAD_FULL_BYTES = MAX_UNREAD_BYTES - 5 * EY_MAX_TOKEN_BYTES - EY_MAX_STOP_BYTES -
-                        MAX_HELD_BREAKS, /* leaves room for what one more token may add */
+                        MAX_HELD_BREAKS, /* leaves room for the text that one more token may add */
     MAX_ABS_BIAS = 100,                  /* as in the OpenAI API */
     MAX_KEPT_TOKENS = 1024,              /* reserved for the answer by EY_KEEP_ANSWER */
 };

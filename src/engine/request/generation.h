@@ -31,7 +31,7 @@ struct ey_generation {
     size_t n_stop_ids;
     ey_logit_bias *bias;
     size_t n_bias;
-    int *ends; /* ids that end the answer, without a grammar's; set only with min_tokens */
+    int *ends; /* ids that end the answer; set only with min_tokens and without a grammar */
     size_t n_ends;
     int min_tokens;
     bool ignore_eos, no_prefix_cache;
@@ -58,21 +58,21 @@ struct ey_generation {
     size_t unread_thought;       /* leading bytes of unread_text that belong to the thought */
     size_t event_left;           /* trailing bytes of event_text for the next event */
     int event_text_first;        /* thought.text_first as of the last event */
-    int n_tokens, unread_tokens; /* published so far; those since the last fetched event */
-    double unread_since;         /* when the unread text became too much; 0 if it is not */
+    int n_tokens, unread_tokens; /* published so far; unread: since the last fetched event */
+    double unread_since;         /* since when too much text is unread; 0 if it is not too much */
     ey_phase phase;
     int done, total; /* progress of the phase */
     bool phase_changed;
     pthread_cond_t changed;
     ey_generation *next; /* in the queue */
 
-    /* ---- the scheduler's ---- */
+    /* ---- used by the scheduler alone ---- */
     struct request_slot *slot;        /* while running */
     int n_computed;                   /* rows whose keys and values are in the KV cache */
     int n_blocks;                     /* used entries of slot->blocks */
     int n_published;                  /* full blocks that others may reuse */
     struct digest prefix_digest;      /* key of the last published block */
-    struct image_entry **image_entry; /* [prompt->n_images] pinned; NULL once not needed */
+    struct image_entry **image_entry; /* [prompt->n_images] pinned; NULL when no longer needed */
     bool admitted_before;
     double start_time, admit_time, first_token_time;
 };

@@ -199,8 +199,8 @@ static bool settle_thinking(ey_request *request, const struct model *model, ey_e
     return true;
 }
 
-/* Keeps the first of messages (or an input), text or ids, and parts. Images of a prompt that is not
- * used must not be counted. */
+/* Keeps only the prompt that is used: messages or an input, else text or ids, else parts. Images of
+ * the others must not be counted. */
 static void keep_one_prompt(ey_request *request)
 {
     if (!request->messages) request->n_messages = 0;

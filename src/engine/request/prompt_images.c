@@ -32,8 +32,8 @@ uint64_t detail_pixels(ey_detail detail)
     return budget[detail];
 }
 
-/* Returns the checkpoint's spec with this part's pixel budget: the least of the checkpoint's
- * budget, the image's share of half the context, and the plan's limit. */
+/* Returns the checkpoint's spec with this part's pixel budget: the least of the part's own, the
+ * checkpoint's, the image's share of half the context, and the plan's limit. */
 static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *part,
                                         size_t n_images)
 {
@@ -73,7 +73,7 @@ static uint64_t resize_bytes(const struct image *original, int width, int height
                 (uint64_t)width * (uint64_t)height);
 }
 
-/* The same before decoding: only the original's size is known. */
+/* Returns the same before decoding, when only the original's size is known. */
 static uint64_t later_bytes(const void *spec, int width, int height)
 {
     const struct image original = {.width = width, .height = height, .rgb = NULL};
@@ -157,13 +157,13 @@ static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine
         total += prompt->images[i].tokens;
     if (total <= engine->buffers.plan.max_image_tokens) return true;
     return ey_fail(e, EY_TOO_LONG,
-                   "%zu image%s of %d tokens; half of the context of %d is %d: send fewer or use "
-                   "a larger --max-model-len",
-                   prompt->n_images, prompt->n_images == 1 ? "" : "s", total,
+                   "%zu image%s %d tokens; half of the context of %d is %d: send fewer or use a "
+                   "larger --max-model-len",
+                   prompt->n_images, prompt->n_images == 1 ? " needs" : "s need", total,
                    engine->limits.max_model_len, engine->buffers.plan.max_image_tokens);
 }
 
-/* *at: the number of the parts' first image; advances to that of the next part's. */
+/* *at is the number of the first image in these parts, and advances by their number of images. */
 static bool open_images_of(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                            const ey_part *parts, size_t n, size_t *at, ey_err *e)
 {
@@ -177,7 +177,7 @@ static bool open_images_of(ey_prompt *prompt, const ey_engine *engine, const ey_
 bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                         ey_err *e)
 {
-    /* At most EY_MAX_IMAGES, checked with the prompt. */
+    /* The plan keeps max_images within EY_MAX_IMAGES. */
     size_t n = count_all_images(request), i = 0;
     if (n > (size_t)engine->limits.max_images)
         return ey_fail(e, EY_BAD_REQUEST, "%zu images in one request; at most %d are taken", n,

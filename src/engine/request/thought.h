@@ -25,9 +25,10 @@ struct thought {
     int text_first;   /* first token of the text; INT_MAX before it begins */
     bool constrained; /* the text follows a grammar, so the thought's end is fixed */
 
-    /* The tokens of "\n</think>\n\n" or the request's text. Those before forced_behind_end - 1, the
-     * mark, belong to the thought. forced_at is the next one; n_forced if none is forced.
-     * n_was_forced tokens, from first_forced on in the answer, were not sampled. */
+    /* The tokens that end the thought: those of "\n</think>\n\n" or of the request's text. The mark
+     * </think> is at forced_behind_end - 1, and those before it belong to the thought. forced_at is
+     * the next one to force, or n_forced if none is left. The answer's n_was_forced tokens from
+     * first_forced on were forced, not sampled. */
     int32_t forced[MAX_FORCED_TOKENS];
     int n_forced, forced_at, forced_behind_end;
     int first_forced, n_was_forced;

@@ -137,7 +137,7 @@ int32_t sample_row(ey_engine *engine, ey_generation *gen, const struct step_row 
                : sample_from_logits(engine, gen, row, allowed);
 }
 
-/* ---- a token that is there already ---- */
+/* ---- a token that is already known ---- */
 
 /* With an 8-bit head, replaces the best logits and that of `id` by rescored ones. */
 static void rescore_logits(ey_engine *engine, const struct step_row *row, float *logits, int32_t id)

@@ -157,8 +157,8 @@ static double total_weight(const struct sampler *s, int n, float best)
     return sum;
 }
 
-/* Pops candidates to the array's end, best first from there down. Returns how many remain after
- * top-k (ties with the k-th kept), top-p and min-p. */
+/* Pops candidates to the array's end: the best is the last element, the second-best the one before
+ * it. Returns how many remain after top-k (ties with the k-th are kept), top-p and min-p. */
 static int filter_candidates(struct sampler *s, int n_heap)
 {
     const ey_sampling *o = &s->options;
@@ -171,7 +171,7 @@ static int filter_candidates(struct sampler *s, int n_heap)
     while (n_heap) {
         double weight = exp((double)(heap[0].score - best));
         if (n && weight == 0)
-            break; /* weight 0, as of a forbidden id: must not be drawn even if the sum is rounded
+            break; /* a weight of 0 (of a forbidden id) must not be drawn, however sums are rounded
                     */
         if (top_k && n >= top_k && heap[0].score < last.score) break;
         if (!top_k && n && (before / total >= (double)o->top_p || weight < (double)o->min_p)) break;

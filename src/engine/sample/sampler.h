@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples the next token from raw logits: penalties, temperature, top-k, top-p, min-p, then a draw
- * (spec 1.5). Memory is planned for the vocabulary; a step allocates nothing. */
+/* Samples the next token from raw logits: penalties, temperature, top-k, top-p, min-p, then a draw.
+ * Memory is planned for the vocabulary; a step allocates nothing. */
 #ifndef EY_ENGINE_SAMPLER_H
 #define EY_ENGINE_SAMPLER_H
 

@@ -3,8 +3,8 @@
 #include "constrain/constrain.h"
 #include "engine/schedule/schedule_internal.h"
 
-/* Whether the model ends its answer within a thought whose text must follow a grammar: only the
- * thought ends then, since an empty text does not match the grammar. */
+/* Whether the model ends its answer within the thought, although text that follows a grammar must
+ * come after it. Then only the thought ends, since an empty text does not match the grammar. */
 static bool ends_only_thought(const ey_generation *gen, int32_t id)
 {
     return gen->matcher && gen->thought.open && model_is_eos(&gen->engine->devices.model, id);
@@ -48,7 +48,7 @@ static void publish_thought(ey_generation *gen)
     gen->unread_thought += gen->unread_text.size - before;
 }
 
-/* Returns the new text without line breaks between a thought and it. */
+/* Returns the new text without the line breaks between the thought and the text. */
 static struct new_text text_behind_thought(ey_generation *gen)
 {
     struct thought *t = &gen->thought;
@@ -89,7 +89,7 @@ static void publish_remaining_text(ey_generation *gen)
                 gen->stop_matcher.held_back.size);
 }
 
-/* Publishes the bytes held back of the thought's last character. */
+/* Publishes the thought's last bytes if they are an incomplete character, which was held back. */
 static void end_thought(ey_generation *gen)
 {
     buf_clear(&gen->token_text);

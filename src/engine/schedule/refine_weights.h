@@ -4,11 +4,13 @@
 #define EY_REFINE_WEIGHTS_H
 #include "engine/engine_internal.h"
 
-/* Lets the backend list its work. eager: also work while requests run. */
+/* Lets the backend list its work. If `eager`, works on it for a while now, and later also while
+ * requests run. */
 void refine_weights_start(ey_engine *engine, bool eager);
-/* Whether to do a slice of it now; has_work: requests run. Called under scheduler.lock. */
+/* Whether to do a slice of this work now. `has_work`: requests run. Called under scheduler.lock. */
 bool refine_weights_now(const struct engine_devices *devices, bool has_work);
-/* Does a slice of it. Called by the scheduler, which holds devices.lock and not scheduler.lock. */
+/* Does a slice of this work. Called by the scheduler, which holds devices.lock and not
+ * scheduler.lock. */
 void refine_weights_some(ey_engine *engine);
 /* Returns how many fewer bytes a step reads than the checkpoint stores, thanks to BF12. May be
  * called by any thread. */

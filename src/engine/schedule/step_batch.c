@@ -51,8 +51,8 @@ static int row_limit(ey_engine *engine, int n_decoding)
     return chunk < limit ? chunk : limit;
 }
 
-/* Allocates blocks for rows up to `end`. Preempts requests that are paused anyway first, then the
- * youngest. Returns false if that was this request. */
+/* Allocates blocks for rows up to `end`. First preempts requests that are paused anyway, then the
+ * youngest. Returns false if this request itself was preempted. */
 static bool allocate_blocks(ey_engine *engine, ey_generation *gen, int end)
 {
     while (gen->n_blocks * KV_BLOCK < end) {
