@@ -140,11 +140,11 @@ post() {
   cat <&7 >out
   exec 7>&-
 }
-served() { port=$(sed -n 's/.*listening on http:..127.0.0.1:\([0-9]*\).*/\1/p' served.log); [ "$port" ]; }
+served() { port=$(sed -n 's/.*listening on http:..127.0.0.1:\([0-9]*\).*/\1/p' "$1" 2>/dev/null); [ "$port" ]; } # served LOG
 "$eyelet" rm $model --yes >/dev/null 2>&1
 "$eyelet" serve tiny --served-model-name here --port 0 --allow-pull 2>served.log &
 serving=$!
-await served
+await served served.log
 post POST /api/pull "{\"model\": \"$model\"}" &&
   grep -q '"status":"pulling manifest"' out && grep -q '"total":[0-9]*,"completed":[0-9]' out &&
   grep -q '"status":"success"' out && [ -e "$cache/$snapshot/config.json" ]
@@ -158,10 +158,10 @@ say "/api/pull of a served model"
 post DELETE /api/delete '{"model": "here"}' && grep -q ' 400 ' out
 say "/api/delete of a served model"
 # served under its own name: the repository's name is not one of the server's models
-"$eyelet" serve $model --served-model-name mine --port 0 --allow-pull 2>served.log &
+"$eyelet" serve $model --served-model-name mine --port 0 --allow-pull 2>other.log &
 other=$!
 first=$port
-await served
+await served other.log
 post DELETE /api/delete "{\"model\": \"$model\"}" && grep -q ' 400 ' out && grep -q 'is being served' out &&
   [ -e "$cache/$snapshot/config.json" ]
 say "/api/delete of a model that is served under another name"
