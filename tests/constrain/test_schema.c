@@ -279,6 +279,9 @@ static const struct schema_case cases[] = {
      {"4"},
      {"\"\""}},
     {"{\"anyOf\": [{\"type\": \"string\"}], \"nullable\": true}", {"null", "\"\""}, {"1"}},
+    {"{\"oneOf\": [{\"type\": \"string\", \"nullable\": false}, {\"type\": \"null\"}]}",
+     {"null", "\"\""},
+     {"1"}},
     /* references */
     {"{\"type\": \"object\", \"properties\": {\"v\": {\"type\": \"integer\"}, \"next\": "
      "{\"anyOf\": [{\"$ref\": \"#\"}, {\"type\": \"null\"}]}}, \"required\": [\"v\", \"next\"]}",
@@ -379,6 +382,12 @@ static const char *const refused[][2] = {
     {"{\"allOf\": [{\"type\": \"string\"}, {\"minLength\": 1}]}", "#/allOf"},
     {"{\"oneOf\": [{\"type\": \"number\"}, {\"type\": \"integer\"}]}", "#/oneOf"},
     {"{\"oneOf\": [{\"type\": \"string\"}, {\"const\": \"a\"}]}", "#/oneOf"},
+    {"{\"oneOf\": [{\"$ref\": \"#/$defs/a\", \"nullable\": true}, {\"type\": \"null\"}], "
+     "\"$defs\": "
+     "{\"a\": {\"type\": \"string\"}}}",
+     "#/oneOf"},
+    {"{\"oneOf\": [{\"allOf\": [{\"type\": \"string\"}], \"nullable\": true}, {\"const\": null}]}",
+     "#/oneOf"},
     {"{\"$ref\": \"#/$defs/a\"}", "\"#/$defs/a\" is not in this schema"},
     {"{\"$ref\": \"https://example.org/s\"}", "only local references"},
     {"{\"$ref\": \"#\"}", "refers to itself"},

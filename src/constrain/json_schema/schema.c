@@ -151,11 +151,17 @@ static bool add_type(struct compiler *c, json_object *name, const char *path, un
                path, json_object_to_json_string_ext(name, JSON_C_TO_STRING_PLAIN));
 }
 
+bool schema_is_nullable(json_object *schema)
+{
+    json_object *nullable = json_member_of_type(schema, "nullable", json_type_boolean);
+    return nullable && json_object_get_boolean(nullable);
+}
+
 /* Reads the types that `type` and `nullable` allow, `otherwise` if there is no `type`. */
 static bool read_types(struct compiler *c, json_object *schema, const char *path,
                        unsigned otherwise, unsigned *set)
 {
-    json_object *type = json_member(schema, "type"), *nullable = json_member(schema, "nullable");
+    json_object *type = json_member(schema, "type");
     *set = type ? 0 : otherwise;
     if (json_object_is_type(type, json_type_array)) {
         for (size_t i = 0; i < json_object_array_length(type); i++)
@@ -163,8 +169,7 @@ static bool read_types(struct compiler *c, json_object *schema, const char *path
     } else if (type && !add_type(c, type, path, set)) {
         return false;
     }
-    if (json_object_is_type(nullable, json_type_boolean) && json_object_get_boolean(nullable))
-        *set |= TYPE_NULL;
+    if (schema_is_nullable(schema)) *set |= TYPE_NULL;
     return *set || compiler_fail(c, "%s/type: no type is left", path);
 }
 
@@ -188,7 +193,7 @@ unsigned schema_types(json_object *schema)
 {
     json_object *type = json_member(schema, "type"),
                 *list = json_member_of_type(schema, "enum", json_type_array), *constant = NULL;
-    unsigned set = json_member(schema, "nullable") ? TYPE_NULL : 0;
+    unsigned set = schema_is_nullable(schema) ? TYPE_NULL : 0;
     if (json_object_is_type(type, json_type_array)) {
         for (size_t i = 0; i < json_object_array_length(type); i++)
             set |= type_named(json_object_array_get_idx(type, i));
@@ -283,7 +288,7 @@ static struct frag value_of_alternatives(struct compiler *c, json_object *schema
 {
     size_t n = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
     struct frag *branches = compiler_alloc(c, n + 1, sizeof(*branches));
-    json_object *type = json_member(schema, "type"), *nullable = json_member(schema, "nullable");
+    json_object *type = json_member(schema, "type");
     if (!n) compiler_fail(c, "%s/%s: it must be a list of at least one schema", path, name);
     if (type) compiler_fail(c, "%s: \"type\" with \"%s\" is not supported", path, name);
     if (strcmp(name, "allOf") == 0 && n > 1)
@@ -296,7 +301,7 @@ static struct frag value_of_alternatives(struct compiler *c, json_object *schema
     for (size_t i = 0; i < n && !c->failed; i++)
         branches[i] = schema_value(c, json_object_array_get_idx(list, i),
                                    compiler_printf(c, "%s/%s/%zu", path, name, i));
-    if (nullable && json_object_get_boolean(nullable)) branches[n++] = json_literal(c, "null", 4);
+    if (schema_is_nullable(schema)) branches[n++] = json_literal(c, "null", 4);
     return c->failed ? (struct frag){0, 0} : nfa_union(&c->nfa, branches, n);
 }
 
@@ -306,7 +311,7 @@ static struct frag value_of_reference(struct compiler *c, json_object *schema,
     const char *text = json_object_is_type(reference, json_type_string)
                            ? json_object_get_string(reference)
                            : "";
-    json_object *target = schema_at(c, text), *nullable = json_member(schema, "nullable");
+    json_object *target = schema_at(c, text);
     if (json_member(schema, "type"))
         compiler_fail(c, "%s: \"type\" with \"$ref\" is not supported", path);
     if (!target)
@@ -316,7 +321,7 @@ static struct frag value_of_reference(struct compiler *c, json_object *schema,
                       path, text);
     if (c->failed) return (struct frag){0, 0};
     struct frag both[2] = {schema_value(c, target, compiler_printf(c, "%.300s", text))};
-    if (!nullable || !json_object_get_boolean(nullable)) return both[0];
+    if (!schema_is_nullable(schema)) return both[0];
     both[1] = json_literal(c, "null", 4);
     return nfa_union(&c->nfa, both, 2);
 }

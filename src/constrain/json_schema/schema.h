@@ -26,6 +26,8 @@ enum schema_type {
     ALL_TYPES = 127,
 };
 
+/* Whether `nullable` allows null besides what the schema's other keywords allow. */
+bool schema_is_nullable(json_object *schema);
 /* Returns the types (bits) that `type`, `enum` and `const` allow. */
 unsigned schema_types(json_object *schema);
 /* Whether it is certain that no value is valid for both. */

@@ -53,12 +53,14 @@ json_object *schema_at(struct compiler *c, const char *reference)
 /* ---- disjoint schemas: comparisons count as visits, and beyond the limit overlap is assumed ----
  */
 
-/* Follows references, and allOf with a single schema, to the final schema. */
+/* Follows references, and allOf with a single schema, to the final schema. Returns NULL if the
+ * reference is circular, points to nothing, or is itself nullable: then overlap is assumed. */
 static json_object *resolve_references(struct compiler *c, json_object *schema)
 {
     for (int i = 0; i < EY_MAX_SCHEMA_DEPTH; i++) {
         json_object *reference = json_member_of_type(schema, "$ref", json_type_string),
                     *all = json_member_of_type(schema, "allOf", json_type_array);
+        if ((reference || all) && schema_is_nullable(schema)) return NULL;
         if (reference)
             schema = schema_at(c, json_object_get_string(reference));
         else if (all && json_object_array_length(all) == 1)
