@@ -137,7 +137,8 @@ void plan_budget_text(const struct plan_budget *budget, char *out, size_t size);
 
 /* ---- what would fit ---- */
 
-/* Returns the longest context whose plan fits, a multiple of a KV block; 0 if none does. */
+/* Returns the longest context whose plan fits, a multiple of a KV block; 0 if none does. A KV pool
+ * that limits give is shortened with it. */
 int plan_longest_context(const struct model *model, const struct backend *be,
                          const struct device_info *device, const struct plan_limits *limits);
 

@@ -38,7 +38,8 @@ static bool context_fits(const struct model *m, const struct backend *be,
 {
     struct plan p;
     struct plan_limits shorter = *limits;
-    shorter.max_model_len = shorter.kv_tokens = blocks * KV_BLOCK;
+    shorter.max_model_len = blocks * KV_BLOCK;
+    if (limits->kv_tokens) shorter.kv_tokens = shorter.max_model_len;
     return plan_make(&p, m, be, device, &shorter, NULL) && p.fits;
 }
 
@@ -69,8 +70,12 @@ static void try_shorter_context(struct suggestion_search *s, const struct plan_l
         if (!lengths[i]) continue;
         s->limits = *limits;
         s->limits.max_model_len = lengths[i];
-        s->limits.kv_tokens = 0;
-        try_suggestion(s, s->model, "--max-model-len %d", lengths[i]);
+        if (limits->kv_tokens) {
+            s->limits.kv_tokens = lengths[i];
+            try_suggestion(s, s->model, "--max-model-len %d --kv-tokens %d", lengths[i],
+                           lengths[i]);
+        } else
+            try_suggestion(s, s->model, "--max-model-len %d", lengths[i]);
     }
 }
 

@@ -314,6 +314,32 @@ static void refusal(void **state)
                     strstr(changes[i].options, "utilization"));
 }
 
+/* A caller who follows a suggestion must get a plan that fits, with the KV pool that was given or
+ * that serving implies. */
+static void suggested_contexts_fit(void **state)
+{
+    (void)state;
+    struct device_info gpu = desktop_gpu(), host = {.name = "host"};
+    struct plan_limits limits = {.max_model_len = 65536, .kv_tokens = 65536};
+    struct plan_suggestion changes[PLAN_SUGGESTIONS];
+    struct plan p = plan_of(M4B, &gpu, &limits), small, large;
+    ey_err e;
+    assert_false(p.fits);
+    int n = plan_suggestions(changes, &p, &models[M4B], gpu_backend, &limits);
+    assert_true(find_change(changes, n, "--max-model-len 2048 --kv-tokens 2048")->fits);
+
+    limits = (struct plan_limits){.max_model_len = 4096, .serving = true};
+    assert_true(plan_make(&large, &models[M2B], cpu, &host, &limits, &e));
+    limits.kv_tokens = 4096;
+    assert_true(plan_make(&small, &models[M2B], cpu, &host, &limits, &e));
+    assert_true(small.allocated < large.allocated);
+    host.free = small.allocated + (large.allocated - small.allocated) / 2;
+    limits = (struct plan_limits){.max_model_len = 4096, .serving = true};
+    limits.max_model_len = plan_longest_context(&models[M2B], cpu, &host, &limits);
+    assert_true(!limits.max_model_len ||
+                (plan_make(&p, &models[M2B], cpu, &host, &limits, &e) && p.fits));
+}
+
 /* ---- budget ---- */
 
 static void budgets(void **state)
@@ -643,6 +669,7 @@ int main(void)
         cmocka_unit_test(choices_make_models_fit),
         cmocka_unit_test(head_rows_are_pinned_if_possible),
         cmocka_unit_test(refusal),
+        cmocka_unit_test(suggested_contexts_fit),
         cmocka_unit_test(budgets),
         cmocka_unit_test(given_options_are_kept),
         cmocka_unit_test(arena_holds_all),

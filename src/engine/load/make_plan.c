@@ -377,7 +377,11 @@ static bool fail_host_plan(const ey_engine *engine, const struct plan_limits *li
             "model's file, and %llu MiB are available",
             p->max_model_len, p->kv_tokens, engine_mib(p->allocated), engine_mib(p->budget.bytes));
     size_t n = strlen(e->text);
-    if (fits) snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d", fits);
+    if (fits && limits->kv_tokens)
+        snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d --kv-tokens %d", fits,
+                 fits);
+    else if (fits)
+        snprintf(e->text + n, sizeof(e->text) - n, "; use --max-model-len %d", fits);
     return false;
 }
 
