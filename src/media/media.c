@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dispatches on the kind of URL, and manages the memory of image files. */
+/* Loads a URL by its scheme, and charges the memory of image files to the budget. */
 #include "media/media_internal.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ bool media_fail_too_large(const struct media_policy *policy, ey_err *e)
 
 /* ---- memory ---- */
 
-/* Takes n bytes from the budget, from which this image has already taken `held`. */
+/* Takes n bytes from the budget. `held` are the bytes that this image has already taken. */
 static bool take_budget(size_t n, size_t held, const struct media_policy *policy, ey_err *e)
 {
     if (!policy->budget) return true;

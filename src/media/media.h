@@ -11,8 +11,8 @@
 enum { MEDIA_CONNECT_SECONDS = 5, MEDIA_TOTAL_SECONDS = 30, MEDIA_MAX_REDIRECTS = 3 };
 
 struct media_policy {
-    const char *const *domains; /* allowed hosts; a leading "." or "*." means all subdomains but not
-                                   the domain itself; IPv6 addresses have no brackets */
+    const char *const *domains; /* allowed hosts; a leading "." or "*." allows all subdomains but
+                                   not the domain itself; IPv6 addresses have no brackets */
     size_t n_domains;           /* 0: no http(s) URLs */
     bool any_domain;            /* any public host, for URLs typed by the local user */
     const char *local_path;     /* directory of images for file: URLs; NULL: no file: URLs */
@@ -33,8 +33,7 @@ struct media {
     size_t held;       /* bytes taken from the budget */
 };
 
-/* Loads the image that url[n] names. An error leaves *out empty, and freeing it is then allowed.
- * Errors:
+/* Loads the image that url[n] names. The caller frees *out, which is empty after an error. Errors:
  *   EY_BAD_REQUEST  the URL is malformed, of an unknown kind, or not allowed
  *   EY_BAD_IMAGE    the file is too large, or empty
  *   EY_IO           the image could not be fetched or read

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides which addresses an untrusted URL may lead to, after IANA's special-purpose registries. An
+/* Decides which addresses an untrusted URL may lead to, by IANA's special-purpose registries. An
  * IPv4 address is public unless it is in a range listed here. An IPv6 address is public only within
  * 2000::/3, or if it embeds a public IPv4 address. */
 #include <arpa/inet.h>

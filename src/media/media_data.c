@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes data: URLs. The head is the part between "data:" and the comma. */
+/* Decodes data: URLs. In this file, the head of a URL is the part between "data:" and the comma. */
 #include "media/media_internal.h"
 
 #include <string.h>

@@ -24,7 +24,7 @@ struct media_transfer {
     CURL *curl;
     CURLU *url;
     double deadline; /* in terms of seconds_now() */
-    bool redirected; /* messages omit the URL, since it is no longer the client's */
+    bool redirected; /* messages omit the URL, because it is not the one that the client sent */
     bool refused;    /* a non-public address was refused */
     size_t dropped;  /* bytes of a redirect's body that were discarded */
     bool stopped;    /* a callback aborted the transfer and filled stop_error */
@@ -131,8 +131,8 @@ static bool address_allowed(const struct media_transfer *f, const struct sockadd
            (f->policy->allow_loopback && address_is_loopback(address));
 }
 
-/* The first address that is not allowed ends the fetch: libcurl gets no socket for the host's other
- * addresses either. */
+/* The first address that is not allowed ends the fetch, because libcurl gets no socket for the
+ * host's other addresses either. */
 static curl_socket_t open_checked_socket(void *user, curlsocktype purpose, struct curl_sockaddr *to)
 {
     struct media_transfer *f = user;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads images of file: URLs below one directory. The kernel resolves the path and refuses to leave
- * the directory, so this file does not interpret links or "..", and nobody can replace a link
- * between a check and the opening. */
+ * the directory. This code does not interpret links or "..", so nobody can replace a link between a
+ * check and the opening. */
 #include "media/media_internal.h"
 
 #include <errno.h>

@@ -11,9 +11,9 @@
  * seconds if the budget is full. */
 bool media_reserve(struct media *out, size_t capacity, const struct media_policy *policy,
                    ey_err *e);
-/* Takes n bytes from the budget for an empty *out, whose bytes the caller allocates afterwards. */
+/* Takes n bytes from the budget for an empty *out. The caller then allocates them. */
 bool media_hold(struct media *out, size_t n, const struct media_policy *policy, ey_err *e);
-/* Shrinks the memory and its share of the budget to out->n_bytes. */
+/* Shrinks out->bytes to out->n_bytes and gives the rest back to the budget. */
 void media_shrink(struct media *out);
 bool media_fail_too_large(const struct media_policy *policy, ey_err *e);
 size_t media_max_bytes(const struct media_policy *policy);
@@ -35,8 +35,8 @@ bool media_file_path(char *out, const char *url, size_t n, ey_err *e);
  */
 int media_open_below(int dir, const char *path, bool walk);
 
-/* Whether the address belongs to the public internet. Addresses of this machine, of private
- * networks and of cloud providers' internal services do not. */
+/* Whether the address is on the public internet, and not one of this machine, of a private network
+ * or of a cloud provider's internal service. */
 bool address_is_public(const struct sockaddr *address);
 bool address_is_loopback(const struct sockaddr *address);
 

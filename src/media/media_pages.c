@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws pages within the time limit and the memory budget. */
+/* Draws pages within a time limit and the memory budget. */
 #include "media/media_pages.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@ struct drawing {
     struct document_wait wait; /* program_memory is 0 for a TIFF, or without a budget */
     double until;
     bool late;
-    uint64_t own; /* bytes of the budget that the request holds, with the pages drawn so far */
+    uint64_t own; /* bytes of the budget that the request holds, including the pages drawn so far */
 };
 
 static bool drawing_ends(void *user)
@@ -23,7 +23,8 @@ static bool drawing_ends(void *user)
     return drawing->late || media_client_gone(drawing->policy);
 }
 
-/* Replaces the error "cancelled" where the time limit, and not the client, ended the drawing. */
+/* Replaces the error "cancelled" if the time limit, and not the client, ended the drawing. Returns
+ * false. */
 static bool fail_if_late(const struct drawing *drawing, ey_err *e)
 {
     if (e->code != EY_CANCELLED || !drawing->late) return false;
@@ -32,8 +33,8 @@ static bool fail_if_late(const struct drawing *drawing, ey_err *e)
                    MEDIA_PAGES_SECONDS);
 }
 
-/* Returns what a program that reads the file may take, which the budget is charged while it runs: a
- * quarter of the budget, within bounds. */
+/* Returns the memory limit of a program that reads the file: a quarter of the budget, within
+ * bounds. The budget is charged this much while the program runs. */
 static uint64_t program_memory(const struct media *file, const struct media_policy *policy)
 {
     const uint64_t least = (uint64_t)96 << 20, most = (uint64_t)256 << 20;

@@ -8,11 +8,11 @@
 /* The resolution of a drawn page in dots per inch, and the time limit of one call. */
 enum { MEDIA_PAGE_DPI = 150, MEDIA_PAGES_SECONDS = 60 };
 
-/* Whether the file is a document as above, and not a single image or anything else. */
+/* Whether the file is a PDF, or a TIFF with several pages. */
 bool media_has_pages(const struct media *file);
 /* Draws all pages of a document into pages[0..*n). The caller frees these pages, also after an
- * error. The memory that drawing needs counts against the budget until the page is drawn; then only
- * the page's file does.
+ * error. While a page is drawn, the budget is charged the memory for drawing; then only the page's
+ * file.
  * Errors:
  *   EY_TOO_LONG   the document has more than `most` pages
  *   EY_BAD_IMAGE  it is damaged, needs a password, takes too long, or does not fit the budget

@@ -20,9 +20,9 @@
 enum {
     CHECK_GONE_MS = 50,
     CHILD_WAIT_SECONDS = 20, /* the longest wait for a free child */
-    END_SECONDS = 5,         /* within which a worker exits after its reply */
+    END_SECONDS = 5,         /* the longest time from a worker's reply to its exit */
     MIB = 1 << 20,
-    MOST_UNFREED = 96 * MIB /* of a worker that may still be exiting */
+    MOST_UNFREED = 96 * MIB /* memory of a worker that may still be exiting */
 };
 
 struct sandbox_job {
@@ -139,15 +139,17 @@ static bool send_job(struct sandbox_job *job, ey_err *e)
     return sent || ey_fail(e, EY_BUSY, "the decoder process died; try again");
 }
 
-/* Stores the input while the worker starts, which waits for a byte before it reads it. */
+/* Stores the input while the worker starts. The worker waits for a byte before it reads the input.
+ */
 static bool send_input(struct sandbox_job *job, const void *input, size_t n, ey_err *e)
 {
     if (!sealed_memory_store(job->input, input, n, e)) return false;
-    socket_send(job->reply, "", 1, NULL, 0); /* if the worker has died, there is no reply either */
+    /* if this fails, the worker has died, and the missing reply tells so */
+    socket_send(job->reply, "", 1, NULL, 0);
     return true;
 }
 
-/* Receives what the child reports about a worker. */
+/* Receives the child's next report about a worker. */
 static bool await_report(struct sandbox_job *job, struct reply_message *report, double deadline,
                          ey_err *e)
 {
@@ -157,7 +159,8 @@ static bool await_report(struct sandbox_job *job, struct reply_message *report, 
                    "the decoder process died; try again");
 }
 
-/* Receives the ends of earlier workers. The child has sent them before it started this one. */
+/* Receives the reports that earlier workers have ended, which the child sent before it started this
+ * one. */
 static bool read_earlier_ends(struct sandbox_job *job, double deadline, ey_err *e)
 {
     struct reply_message end;
@@ -166,8 +169,8 @@ static bool read_earlier_ends(struct sandbox_job *job, double deadline, ey_err *
     return true;
 }
 
-/* Leaves the worker's end to the next job of this child, which is ready for it: exiting frees the
- * memory, which takes a twentieth of the time of decoding. */
+/* Returns the child without waiting until the worker has exited; the child's next job receives that
+ * report. Freeing the worker's memory takes a twentieth of the time of decoding. */
 static bool leave_end(struct sandbox_job *job, ey_err *e)
 {
     if (!read_earlier_ends(job, seconds_now() + END_SECONDS, e)) return false;
@@ -176,15 +179,15 @@ static bool leave_end(struct sandbox_job *job, ey_err *e)
     return true;
 }
 
-/* Whether the worker may still have its memory when the job has returned and gives back what was
- * charged for it. */
+/* Whether the worker has so little memory that it may exit after the job has given its share of the
+ * budget back. */
 static bool end_may_wait(const struct sandbox_job *job)
 {
     return job->message.memory + job->message.output <= MOST_UNFREED;
 }
 
-/* Waits until the child reports the worker's exit, and stores its wait() status. A worker that did
- * not reply has died or has executed a program, which may run until the deadline. */
+/* Waits until the child reports that the worker has exited, and stores the worker's wait() status.
+ * A worker that did not reply has died or executed a program, which may run until the deadline. */
 static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err *e)
 {
     struct reply_message end;
@@ -204,8 +207,8 @@ static bool await_end(struct sandbox_job *job, bool replied, int *status, ey_err
     return true;
 }
 
-/* Runs the job until it has replied or ended. Sets *replied, if the worker replied *reply, and if
- * not *status. */
+/* Runs the job until its worker has replied or exited. Sets *replied, and then *reply if the worker
+ * has replied, or *status if it has not. */
 static bool run_job(struct sandbox_job *job, const void *input, size_t n,
                     struct reply_message *reply, bool *replied, int *status, ey_err *e)
 {

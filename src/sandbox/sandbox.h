@@ -3,9 +3,8 @@
  * whose memory and time are limited.
  *
  * The first job creates a thread that starts a few children (the program eyelet-decode) and never
- * exits. A child forks a worker for each job, so that no job sees another's memory. Jobs of
- * different clients (compute_turns_for) share the children: one client leaves a place to others.
- * Thread-safe. */
+ * exits. A child forks a worker for each job, so that no job sees another's memory. Clients
+ * (compute_turns_for) share the children: none can use all of them. Thread-safe. */
 #ifndef EY_SANDBOX_H
 #define EY_SANDBOX_H
 
@@ -29,9 +28,9 @@ enum sandbox_decoder {
     SANDBOX_TIFF = 6 /* RGBA, premultiplied; the file's orientation is not applied */
 };
 
-/* A decoded image in sealed memory, which no other process can modify. */
+/* A decoded image. No other process can modify it. */
 struct sandbox_image {
-    uint8_t *pixels; /* [height, width, channels]; private, so that they may be changed */
+    uint8_t *pixels; /* [height, width, channels], a private copy that may be changed */
     int width, height, channels;
     void *map;
     size_t map_size;
@@ -39,7 +38,7 @@ struct sandbox_image {
 
 /* Decodes n bytes of input to an image. Error messages do not name the input:
  *   EY_BAD_IMAGE  the decoder rejected the input, crashed, or exceeded a limit
- *   EY_NO_MEMORY  there is not enough memory or no descriptor left for the job
+ *   EY_NO_MEMORY  there is too little memory, or no descriptor, for the job
  *   EY_BUSY       no child became free in time, or the system cannot start a process
  *   EY_CANCELLED  gone() returned true, or sandbox_kill_all was called
  *   EY_IO         eyelet-decode is missing or cannot confine itself on this system */

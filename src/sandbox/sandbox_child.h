@@ -13,8 +13,8 @@ struct sandbox_child {
     int socket;
     atomic_bool killed; /* by sandbox_kill_all, while a job waits for the child */
     bool runs_program;  /* while it is borrowed */
-    int ends_unread;    /* messages about the end of earlier workers that may still come */
-    const void *client; /* whom it then works for, or NULL */
+    int ends_unread;    /* reports that earlier workers have ended, not received yet */
+    const void *client; /* the client of the job while it is borrowed, or NULL */
     struct sandbox_child *next;
 };
 
@@ -28,14 +28,15 @@ void sandbox_child_end(struct sandbox_child *child);
 
 /* ---- sandbox_pool.c ---- */
 
-/* Borrows an idle child for this thread's client, waiting until `deadline` (seconds_now()). Returns
- * NULL with a message if there is none by then. Programs, which may run for a minute, get about
- * half of the children, so that images do not wait for documents. One client's jobs get all
- * children but one, and its programs all their places but one; the next child goes to the waiting
- * client with the fewest jobs. */
+/* Borrows an idle child for this thread's client. Waits until `deadline` (seconds_now()), and
+ * returns NULL with a message if none is idle by then. Programs, which may run for a minute, get at
+ * most about half of the children, so that images do not wait for documents. One client gets at
+ * most all children but one, and its programs all places of programs but one. The next child goes
+ * to the waiting client with the fewest jobs. */
 struct sandbox_child *pool_borrow_child(bool for_program, const struct sandbox_limits *limits,
                                         double deadline, ey_err *e);
-/* Gives a borrowed child back. It is killed unless `idle`: ready for the next job. */
+/* Gives a borrowed child back. `idle` means that it is ready for the next job; else it is killed.
+ */
 void pool_return_child(struct sandbox_child *child, bool idle);
 
 #endif

@@ -24,7 +24,7 @@ static struct {
     bool started;           /* the starter thread runs */
     struct sandbox_child *idle, *busy;
     int n_children, most;        /* n_children includes those that are still starting */
-    int n_programs;              /* busy children that run one */
+    int n_programs;              /* busy children that run a program */
     struct pool_waiter *waiting; /* jobs that wait for a child, in the order in which they came */
     unsigned failures;           /* how many children could not be started */
     ey_err error;                /* of the last failure */
@@ -37,7 +37,7 @@ static void wait_for_pool(void)
     pthread_cond_timedwait(&pool.changed, &pool.lock, &until);
 }
 
-/* ---- starter thread; holds the lock except while a child starts ---- */
+/* ---- starter thread: holds the lock except while a child starts ---- */
 
 /* Returns whether to start another child: one is kept idle for the next job, up to the maximum. */
 static bool wants_child(void)
@@ -87,7 +87,7 @@ static void *keep_children(void *unused)
 
 static int children_for_machine(void)
 {
-    int n = processors_usable() + 1; /* one is for other clients than the first */
+    int n = processors_usable() + 1; /* one more, because a single client cannot use all */
     return n < FEWEST_CHILDREN ? FEWEST_CHILDREN : n > MOST_CHILDREN ? MOST_CHILDREN : n;
 }
 
@@ -136,8 +136,8 @@ static bool may_have_child(const struct pool_waiter *w)
            (!w->for_program || count_jobs(w->client, true) < places - 1);
 }
 
-/* Returns the job that has the next child: that of the client with the fewest jobs, then with the
- * fewest waiting ones, then the oldest; NULL if none may have one. */
+/* Returns the job that gets the next child: that of the client with the fewest running jobs, then
+ * with the fewest waiting jobs, then the oldest. Returns NULL if none may have a child. */
 static const struct pool_waiter *next_job(void)
 {
     const struct pool_waiter *best = NULL;

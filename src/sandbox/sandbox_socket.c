@@ -44,7 +44,7 @@ static size_t take_descriptors(struct msghdr *message, int fds[JOB_DESCRIPTORS])
 
 ssize_t socket_receive(int fd, void *bytes, size_t size, int *fds, size_t n_fds)
 {
-    /* CMSG_SPACE has room for a fourth descriptor on 64-bit systems, CMSG_LEN does not */
+    /* CMSG_LEN, because CMSG_SPACE has room for a fourth descriptor on 64-bit systems */
     union descriptor_control control;
     int taken[JOB_DESCRIPTORS];
     struct iovec part = {bytes, size};

@@ -27,7 +27,7 @@ extern char **environ;
 
 /* ---- path ---- */
 
-static char helper_path[EY_MAX_PATH]; /* set by tests; "": it is searched for */
+static char helper_path[EY_MAX_PATH]; /* set by tests; "": search for the helper */
 
 void sandbox_set_helper(const char *path)
 {
@@ -70,7 +70,7 @@ static bool find_helper(char *out, ey_err *e)
 
 /* ---- start ---- */
 
-/* Returns whether the helper gets this environment variable. It gets only those of the loader,
+/* Whether the helper gets this environment variable. It gets only the variables of the loader,
  * libheif and sanitizers, because others may hold secrets such as API keys. */
 static bool is_for_helper(const char *variable)
 {
@@ -83,7 +83,7 @@ static bool is_for_helper(const char *variable)
 
 static void helper_environment(char *out[MAX_ENVIRONMENT + 1])
 {
-    /* every worker allocates anew; with huge pages it has a hundredth of the page faults */
+    /* a worker begins without memory; huge pages reduce its page faults to a hundredth */
     static char huge_pages[] = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
     size_t n = 0;
     out[n++] = huge_pages;
@@ -138,8 +138,8 @@ static int spawn_helper(pid_t *pid, const char *path, int socket)
     return status;
 }
 
-/* Makes a socket pair with descriptors above CHILD_SOCKET: the helper's end becomes CHILD_SOCKET,
- * which closes what has that number. */
+/* Makes a socket pair with descriptors above CHILD_SOCKET, because dup2() of the helper's end to
+ * CHILD_SOCKET closes any descriptor that has that number. */
 static bool make_socket_pair(int ends[2])
 {
     int low[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealed memory files (memfd) passed between processes: after sealing, neither side can modify or
- * shrink them. */
+/* Sealed memory files (memfd) that processes pass to each other. After sealing, nobody can change
+ * their size or contents. */
 #ifndef EY_SANDBOX_SEALED_MEMORY_H
 #define EY_SANDBOX_SEALED_MEMORY_H
 
@@ -12,7 +12,7 @@ int sealed_memory_create(const char *name, ey_err *e);
 bool sealed_memory_store(int fd, const void *bytes, size_t n, ey_err *e);
 /* Adds all seals: size and contents can no longer change. */
 bool sealed_memory_seal(int fd);
-/* Maps a memory file privately: what this process writes there, no other sees. Fails unless the
+/* Maps a memory file privately: no other process sees what this one writes there. Fails unless the
  * file has all seals and 1 to `max` bytes. */
 bool sealed_memory_map(void **map, size_t *n, int fd, uint64_t max);
 

@@ -52,7 +52,7 @@ bool confine_worker(const struct worker_limits *limits, int parent, ey_err *e)
     if (getppid() != parent) return ey_fail(e, EY_IO, "its parent process has died");
     if (!set_limit(RLIMIT_CPU, limits->cpu_seconds)) return fail_confine("RLIMIT_CPU", e);
     if (!set_limit(RLIMIT_FSIZE, limits->file_bytes)) return fail_confine("RLIMIT_FSIZE", e);
-#ifndef EY_SANITIZED /* a sanitizer's shadow memory reserves terabytes */
+#ifndef EY_SANITIZED /* sanitizers reserve terabytes for shadow memory */
     if (!set_limit(RLIMIT_AS, limits->address_space)) return fail_confine("RLIMIT_AS", e);
 #endif
     return true;

@@ -28,8 +28,8 @@ static bool send_to_server(enum reply_status status, uint64_t value, const char 
     return socket_send(SERVER_SOCKET, bytes, sizeof(bytes), NULL, 0);
 }
 
-/* Makes thread stacks and malloc arenas small, because a worker's RLIMIT_AS also counts addresses
- * that are only reserved. */
+/* Makes thread stacks and malloc arenas small, because RLIMIT_AS of a worker also counts reserved
+ * addresses without memory. */
 static void spare_address_space(void)
 {
     pthread_attr_t attributes;
@@ -42,8 +42,9 @@ static void spare_address_space(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* Waits for the worker's end and returns its wait() status. The server does not wait for a worker
- * that has replied: if its next job arrives first, or much later, the worker is killed. */
+/* Waits until the worker has exited, and returns its wait() status. The server may send the next
+ * job as soon as the worker has replied. The worker is killed if it has not exited when that job
+ * arrives, or after `seconds`. */
 static int worker_end(pid_t worker, uint32_t seconds)
 {
     struct pollfd poll_for[] = {{.fd = (int)syscall(SYS_pidfd_open, worker, 0), .events = POLLIN},
@@ -59,7 +60,7 @@ static int worker_end(pid_t worker, uint32_t seconds)
     return status;
 }
 
-/* Runs the job and reports the worker's end. */
+/* Runs the job, and reports to the server that the worker has ended. */
 static bool run_in_worker(const struct worker_job *job)
 {
     pid_t worker = fork();

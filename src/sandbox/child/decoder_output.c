@@ -17,8 +17,8 @@
 enum {
     PAGE_BYTES = 4096,
     POPULATE_STEP = 1 << 20,
-    LEAST_BESIDE = 1 << 20, /* a thread costs more than the pages of smaller bitmaps */
-    MOST_HEAP = 32 << 20    /* the threshold from which malloc makes mappings */
+    LEAST_BESIDE = 1 << 20, /* for smaller bitmaps, a thread costs more than the page faults */
+    MOST_HEAP = 32 << 20    /* M_MMAP_THRESHOLD: malloc maps larger blocks separately */
 };
 
 void decoder_reply(struct reply_message *reply, enum reply_status status, const char *text)
@@ -27,7 +27,7 @@ void decoder_reply(struct reply_message *reply, enum reply_status status, const 
     snprintf(reply->text, sizeof(reply->text), "%.*s", (int)strcspn(text, "\n"), text);
 }
 
-/* UINT64_MAX if 64 bits do not hold it. */
+/* Returns the size of a bitmap, or UINT64_MAX if it exceeds 64 bits. */
 static uint64_t bitmap_bytes(const struct bitmap_header *header)
 {
     uint64_t pixels = (uint64_t)header->width * header->height, bytes;
@@ -37,12 +37,13 @@ static uint64_t bitmap_bytes(const struct bitmap_header *header)
                : bytes;
 }
 
-/* Linux before 5.14 does not know the advice: there each page comes when it is written. */
+/* Allocates the pages of a range. Linux before 5.14 rejects the advice, and then allocates each
+ * page when it is first written. */
 static void populate_range(const struct page_range *range)
 {
     const uintptr_t first = (range->start + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     const uintptr_t end = range->start + range->n;
-    /* in steps, since brk() and mmap() of the decoder wait for each */
+    /* in steps, because brk() and mmap() of the decoder wait until a madvise() ends */
     for (uintptr_t at = first; at < end; at += POPULATE_STEP)
         madvise((void *)at, end - at < POPULATE_STEP ? end - at : POPULATE_STEP,
                 MADV_POPULATE_WRITE);
@@ -56,12 +57,13 @@ static void *populate_bitmap(void *bitmap)
     return NULL;
 }
 
-/* Where malloc will take the next n bytes from, unless that is a mapping of its own. */
+/* Returns the range of the heap from which malloc will take the next n bytes; empty if it would map
+ * them separately. */
 static struct page_range next_heap(size_t n)
 {
     void *at = n < MOST_HEAP ? malloc(n) : NULL;
     const struct page_range range = {(uintptr_t)at, at ? n : 0};
-    free(at); /* it stays in the heap (M_TRIM_THRESHOLD) */
+    free(at); /* the range stays in the heap (M_TRIM_THRESHOLD) */
     return range;
 }
 

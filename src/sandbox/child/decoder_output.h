@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions with which all decoders write their bitmap (sandbox_message.h) and fill their reply. */
+/* All decoders write their bitmap (sandbox_message.h) and fill their reply with these functions. */
 #ifndef EY_SANDBOX_DECODER_OUTPUT_H
 #define EY_SANDBOX_DECODER_OUTPUT_H
 
@@ -15,7 +15,7 @@ struct decoder_output {
 /* Fills *reply with a status and the first line of `text`. */
 void decoder_reply(struct reply_message *reply, enum reply_status status, const char *text);
 
-/* Memory whose pages a thread lets the kernel provide before somebody writes there. */
+/* Memory whose pages a thread allocates in advance, so that writers have no page faults. */
 struct page_range {
     uintptr_t start;
     size_t n;
@@ -28,10 +28,10 @@ struct open_bitmap {
     pthread_t populator;
 };
 
-/* Opens a bitmap and returns where the caller writes its pixels. A decoder that writes them while
- * it works says how many bytes it allocates at about the same time (`heap`): the kernel provides
- * the pages of both in another thread. If that is 0, those of the bitmap are there when the
- * function returns. Returns NULL and fills *reply if the bitmap is too large or memory is short. */
+/* Opens a bitmap and returns the address of its pixels. `heap` is the number of bytes that a
+ * decoder allocates while it writes them: another thread then allocates the pages of the bitmap and
+ * of that heap meanwhile. If `heap` is 0, the pages of the bitmap are allocated before the function
+ * returns. Returns NULL and fills *reply if the bitmap is too large or memory is short. */
 uint8_t *bitmap_open(struct open_bitmap *bitmap, const struct decoder_output *output,
                      const struct bitmap_header *header, size_t heap, struct reply_message *reply);
 /* Seals the bitmap and fills *reply. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes HEIC and AVIF with libheif, which applies the file's rotation and mirroring (irot, imir),
- * so the EXIF orientation, which repeats them, is ignored. The worker's memory is limited: an
- * allocation beyond the limit fails or aborts. */
+/* Decodes HEIC and AVIF with libheif, which applies the file's rotation and mirroring (irot, imir).
+ * The EXIF orientation repeats them and is ignored. The worker's memory is limited: an allocation
+ * beyond the limit fails or aborts. */
 #include "sandbox/child/libheif_decode.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static struct heif_library {
     char problem[MAX_REPLY_TEXT + 1]; /* why libheif cannot be used, or "" */
 } heif;
 
-/* heif_init loads plug-ins in libheif 1.14 and later; earlier versions have none. */
+/* heif_init() loads plug-ins since libheif 1.14; earlier versions have none. */
 static void load_heif_plugins(void *handle)
 {
     struct heif_error (*init)(void *) = NULL;

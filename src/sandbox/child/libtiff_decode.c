@@ -127,7 +127,7 @@ static void unmap_input(thandle_t handle, void *base, toff_t n)
 
 /* ---- pixels ---- */
 
-/* libtiff may report a failed allocation as damage; errno tells the two apart. */
+/* libtiff may report a failed allocation as damage; errno shows which it was. */
 static void reply_tiff_damage(struct reply_message *reply)
 {
     decoder_reply(reply, errno == ENOMEM ? REPLY_NO_MEMORY : REPLY_DAMAGED, first_error);

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <webp/decode.h>
 
-/* libwebp reports a failed allocation of its tables as damage; errno tells the two apart. */
+/* libwebp reports a failed allocation of its tables as damage; errno shows which it was. */
 static void reply_webp_status(struct reply_message *reply, VP8StatusCode status)
 {
     if (status == VP8_STATUS_OUT_OF_MEMORY || errno == ENOMEM)

@@ -51,7 +51,7 @@ static void run_decoder(const struct worker_job *job)
     await_input(job);
     if (!sealed_memory_map(&input, &n, job->fds[INPUT], job->message.input) ||
         n != job->message.input)
-        fail_worker(job, "its input is not sealed, or has another size than the job says");
+        fail_worker(job, "its input is not sealed, or its size differs from the job's");
     if (!confine_decoder(&e)) fail_worker(job, e.text);
     enum job_kind kind = job->message.kind;
     if (kind == JOB_WEBP_RGB || kind == JOB_WEBP_RGBA)
@@ -78,7 +78,8 @@ static void run_program(const struct worker_job *job)
     fail_worker(job, text);
 }
 
-/* A decoder keeps the child's mappings, which count against its limit; a program replaces them. */
+/* The limit of a decoder includes the mappings that it keeps from the child; a program replaces
+ * them. */
 static struct worker_limits limits_of(const struct worker_job *job)
 {
     const struct job_message *m = &job->message;
