@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls a server through libcurl and turns failures into messages for users of --server. */
+/* Calls a server through libcurl, and converts failures into messages for users of --server. */
 #include "client/api_client.h"
 
 #include <arpa/inet.h>
@@ -188,7 +188,7 @@ static size_t take_call_bytes(char *bytes, size_t size, size_t n, void *user)
 {
     struct api_transfer *t = user;
     if (call_status(t->client) != 200) {
-        buf_add(&t->error_body, bytes, size * n); /* one that is too long is not parsed */
+        buf_add(&t->error_body, bytes, size * n); /* a body that is too long is not parsed */
         return size * n;
     }
     if (!t->stopped && t->call->take(t->call->user, bytes, size * n, &t->stop_error))
@@ -261,8 +261,8 @@ static const char *error_member(const json_object *object, const char *key)
     return text ? json_object_get_string(text) : NULL;
 }
 
-/* Returns the error's message: OpenAI has {"error": {"message"}}, other servers have a text in
- * "error", "message" or "detail". */
+/* Returns the message of an error: OpenAI's is {"error": {"message": …}}, and other servers have a
+ * string "error", "message" or "detail". */
 static const char *message_of(const json_object *reply)
 {
     const char *message = error_member(json_member(reply, "error"), "message");
@@ -276,7 +276,7 @@ static bool message_starts_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Returns the code that our engine would give this error. */
+/* Returns the code that the engine has for this error. */
 static ey_code code_of(long status, const char *message)
 {
     if (status == 404) return EY_NOT_FOUND;

@@ -19,7 +19,8 @@ struct api_call {
     const struct buf *body; /* JSON to POST, or NULL for GET */
     /* Receives the next bytes of a 200 reply. Returning false ends the call with *e. */
     bool (*take)(void *user, const char *bytes, size_t n, ey_err *e);
-    /* Called on every transfer and once a second. Returning false cancels; may be NULL. */
+    /* Called whenever bytes are transferred, and at least once a second. Returning false cancels
+     * the call. May be NULL. */
     bool (*go_on)(void *user, uint64_t sent, uint64_t to_send);
     void *user;
 };
@@ -30,7 +31,7 @@ struct api_call_error {
     char param[160], message[768];
 };
 
-/* Makes a call. On failure *e has the server's own message if it sent one; the code is EY_CANCELLED
+/* Makes a call. On failure, *e has the server's own message if it sent one. Fails with EY_CANCELLED
  * if go_on returned false. `call_error` may be NULL. */
 bool api_client_call(struct api_client *c, const struct api_call *call,
                      struct api_call_error *call_error, ey_err *e);

@@ -55,15 +55,14 @@ static const char *id_of(const json_object *model)
     return id ? json_object_get_string(id) : "";
 }
 
-/* Returns whether `name` serves the model: eyelet and vLLM name themselves as its owner. */
+/* Whether the server is `name`: eyelet and vLLM name themselves as the owners of their models. */
 static bool is_owned_by(const json_object *model, const char *name)
 {
     json_object *owner = json_member_of_type(model, "owned_by", json_type_string);
     return owner && strcmp(json_object_get_string(owner), name) == 0;
 }
 
-/* Sets the guard that requests carry. Fails for a server other than eyelet, which has none, unless
- * the guard is off. */
+/* Sets the guard that requests carry. Fails if the guard is on and the server is not eyelet. */
 static bool set_loop_guard(struct remote *r, const json_object *model, const ey_loop_guard *guard,
                            ey_err *e)
 {
@@ -187,8 +186,8 @@ static bool ask_server(struct remote *r, const ey_request *request,
 }
 
 /* Returns how many tokens the context leaves for the answer, or 0 if the error has another cause.
- * Our engine ends an answer where the context ends. The API instead refuses a request whose answer
- * might not fit; its error has the length of the prompt. */
+ * The engine ends an answer where the context ends, but the API refuses a request whose answer
+ * might not fit. That error has the length of the prompt. */
 static int remaining_context(const struct remote *r, const struct api_call_error *call_error,
                              int wanted)
 {
@@ -223,8 +222,8 @@ static bool is_named(const ey_err *e, const char *name)
     return strncmp(e->text, name, n) == 0 && e->text[n] == ':';
 }
 
-/* Sets the error's item as the engine does. The message comes from the server; earlier versions of
- * eyelet say "picture" for "image". */
+/* Sets the error's item as the engine does. The message comes from the server, and earlier versions
+ * of eyelet have "picture" for "image" in it. */
 static void set_failed_image(const ey_request *request, const struct api_call_error *call_error,
                              ey_err *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends requests to a model of a server, as if it were loaded here. The server is eyelet or another
- * one with the OpenAI API. */
+/* Sends requests to a model on a server as if the model were loaded here. The server is eyelet or
+ * another one with the OpenAI API. */
 #ifndef EY_CLIENT_REMOTE_H
 #define EY_CLIENT_REMOTE_H
 
@@ -25,7 +25,7 @@ void remote_close(struct remote **remote);
 const char *remote_model(const struct remote *remote);
 int remote_max_model_len(const struct remote *remote); /* 0 if the server does not report it */
 
-/* The format of an answer as it is sent to the server. At most one field is set. */
+/* The format of an answer. At most one of schema, regex and choices is set. */
 struct remote_response_format {
     const char *schema; /* JSON */
     const char *regex;
@@ -36,10 +36,10 @@ struct remote_response_format {
 /* Answers a request like ey_ask, with these differences. `format` replaces request->grammar; NULL
  * leaves the answer unconstrained, and not every server honors a format. NaN in request->sampling,
  * and top_k < 0, leave the value to the server. Besides text and thought, the only events are the
- * phases SENDING and WAITING. prefill_seconds is the time to the first token, with queue and vision
- * encoder. A cancelled answer has no usage. Messages have text and images only, and no special
- * tokens; ignore_eos, no_prefix_cache, loop_guard, logit_bias and ids are not sent. The caller
- * frees the answer with ey_answer_free. */
+ * phases SENDING, WAITING and DECODE. prefill_seconds is the time to the first token, including
+ * queue and vision encoder. A cancelled answer has no usage. Messages have only text and images,
+ * without special tokens. Not sent are ignore_eos, no_prefix_cache, logit_bias, ids and the
+ * loop_guard of the request. The caller frees the answer with ey_answer_free. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 
@@ -49,10 +49,10 @@ struct remote_vector {
     size_t n;
     int prompt_tokens; /* 0 if the server does not report it */
 };
-/* Requests the vector of at most one image and one text. It has `dimensions` numbers, or the
- * model's own length for 0. Every server of the OpenAI API accepts a text alone, but images and
- * instructions are extensions. `go_on` is polled and cancels by returning false. The caller frees
- * out->number, also after an error. */
+/* Requests the vector of at most one image and one text. The vector has `dimensions` numbers, or
+ * the model's own length if that is 0. Every server of the OpenAI API accepts a text alone, but
+ * images and instructions are extensions. `go_on` is polled and cancels by returning false. The
+ * caller frees out->number, also after an error. */
 bool remote_embed(struct remote *remote, const ey_pooling_input *input, int dimensions,
                   bool (*go_on)(void), struct remote_vector *out, ey_err *e);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the server-sent events of an answer as they arrive, and turns them into our events and an
- * ey_answer. */
+/* Parses the server-sent events of an answer as they arrive, and converts them into ey_events
+ * and an ey_answer. */
 #ifndef EY_CLIENT_REPLY_STREAM_H
 #define EY_CLIENT_REPLY_STREAM_H
 

@@ -47,7 +47,7 @@ static void write_image_part(struct json_writer *w, const ey_part *part)
     json_close_object(w);
 }
 
-/* Adds the pixel limit. This API has one per request, as the command line does. */
+/* Adds the pixel limit. The API has one for all images of a request, like the command line. */
 static void add_pixels(struct json_writer *w, const ey_request *request)
 {
     uint64_t pixels = 0;

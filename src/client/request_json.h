@@ -9,7 +9,7 @@
 /* Settings that are sent with the request. */
 struct request_settings {
     const char *model;
-    int max_tokens;                  /* replaces the request's */
+    int max_tokens;                  /* in place of request->max_tokens */
     const ey_loop_guard *loop_guard; /* NULL keeps the server's default */
 };
 

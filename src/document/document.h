@@ -17,11 +17,11 @@ struct paged_document {
     uint64_t *directories;       /* [n_pages] offsets, for a TIFF */
 };
 
-/* Lets the caller cancel, and limits the memory of the programs that read a PDF. */
+/* How the caller cancels, and the memory limit of the programs that read a PDF. */
 struct document_wait {
     bool (*gone)(void *user); /* polled several times a second; true cancels; may be NULL */
     void *user;
-    uint64_t program_memory; /* bytes per program, without a page's pixels; 0 means 512 MiB */
+    uint64_t program_memory; /* bytes per program, without a page's pixels; 0: 512 MiB */
 };
 
 /* Returns whether the first bytes are those of a PDF. */
@@ -38,11 +38,11 @@ void document_close(struct paged_document *d);
 /* Fails with EY_BAD_REQUEST unless the document has this page. */
 bool document_check_page(const struct paged_document *d, int page, ey_err *e);
 /* Returns an upper bound of the bytes that document_page() needs for the page's pixels and the
- * image file; the program's own memory is not included. */
+ * image file, without the program's own memory. */
 uint64_t document_page_memory(const struct paged_document *d, int page, int dpi);
-/* Converts page 1 to n_pages into an image file, *out[*n_out], which the caller frees: a PNG of
- * `dpi` dots per inch (fewer if that would exceed what a model can see), or the TIFF with this page
- * first. */
+/* Converts a page, counted from 1, into an image file *out[*n_out], which the caller frees: a PNG
+ * of `dpi` dots per inch (fewer if it would exceed the largest pixel budget of a model), or the
+ * TIFF with this page first. */
 bool document_page(const struct paged_document *d, int page, int dpi,
                    const struct document_wait *wait, char **out, size_t *n_out, ey_err *e);
 

@@ -52,7 +52,7 @@ const struct libcurl *libcurl_load(ey_err *e)
     return NULL;
 }
 
-/* Versions before 7.85 only have the second option. */
+/* Versions before 7.85 have only the second option. */
 static bool speak_http_only(const struct libcurl *lib, CURL *curl)
 {
     return lib->curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK ||
@@ -68,10 +68,8 @@ CURL *http_new_handle(const struct libcurl *lib, ey_err *e)
               lib->curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
               lib->curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
               lib->curl_easy_setopt(curl, CURLOPT_USERAGENT, "eyelet/" EY_VERSION) == CURLE_OK;
-    if (ok)
-        lib->curl_easy_setopt(
-            curl, CURLOPT_QUICK_EXIT,
-            1L); /* since 7.87: an unresponsive name server does not delay the exit */
+    /* since 7.87: an unresponsive name server does not delay the exit */
+    if (ok) lib->curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L);
     if (ok) return curl;
     if (curl) lib->curl_easy_cleanup(curl);
     ey_fail_memory(e, "an HTTP request", 0);

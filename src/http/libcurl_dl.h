@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libcurl, loaded by dlopen at the first request. Linking it would load thirty more libraries at
- * every start, and the portable program would need it installed. */
+/* libcurl, loaded by dlopen() at the first request. If eyelet were linked with it, every start
+ * would load thirty more libraries, and the portable program would not run without it. */
 #ifndef EY_HTTP_LIBCURL_DL_H
 #define EY_HTTP_LIBCURL_DL_H
 
@@ -40,8 +40,8 @@ struct libcurl {
 #undef LIBCURL_FIELD
 };
 
-/* Returns the library, which the first call of any thread loads and initializes. Returns NULL with
- * a message that names its package if it is missing. */
+/* Returns the library, which the first call loads and initializes. Thread-safe. If the library is
+ * missing, returns NULL with a message that names its package. */
 const struct libcurl *libcurl_load(ey_err *e);
 
 /* Creates a handle for HTTP and HTTPS only, without redirects, signals or the user's curl
