@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* eyelet: images and text in, text out.
  *
- * This is everything that a program (the command line, the server, a benchmark) needs to know.
- * Tensors, tokens and devices stay behind it.
+ * This is the whole interface for programs. Tensors, kernels and device memory are internal.
  *
  *     ey_err err;
  *     ey_engine_options options = ey_engine_defaults();
@@ -23,9 +22,10 @@
  *     ey_answer_free(&answer);
  *     ey_engine_close(&engine);
  *
- * All strings are UTF-8. A function that returns false has filled *err with a sentence that a
- * person can act on. Options and requests are borrowed for the duration of the call only, unless
- * a comment says otherwise; whatever a call returns through a pointer belongs to the caller. */
+ * All strings are UTF-8. A function that takes an ey_err and returns false has filled *err with a
+ * sentence that a person can act on. Options and requests are borrowed for the duration of the call
+ * only, unless a comment says otherwise; whatever a call returns through a pointer belongs to the
+ * caller. */
 #ifndef EYELET_H
 #define EYELET_H
 

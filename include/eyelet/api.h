@@ -26,7 +26,7 @@
 
 EY_BEGIN_DECLS
 
-/* Frees what a function of eyelet made and left to its caller, like free(); accepts NULL. */
+/* Frees memory that a function of eyelet returned to its caller, like free(); accepts NULL. */
 EY_API void ey_free(void *memory);
 
 EY_END_DECLS

@@ -23,8 +23,9 @@ EY_API void ey_budget_free(ey_budget **budget);
 EY_API bool ey_budget_acquire(ey_budget *budget, uint64_t n, int timeout_ms);
 /* Gives back n of the bytes that were acquired. */
 EY_API void ey_budget_release(ey_budget *budget, uint64_t n);
-/* These return bytes. */
+/* Returns the bytes of the whole budget. */
 EY_API uint64_t ey_budget_total(const ey_budget *budget);
+/* Returns the bytes in use. */
 EY_API uint64_t ey_budget_used(ey_budget *budget);
 /* Returns whether a thread is waiting for bytes. */
 EY_API bool ey_budget_is_awaited(ey_budget *budget);
@@ -33,17 +34,17 @@ EY_API bool ey_budget_is_awaited(ey_budget *budget);
 
 enum { EY_BUDGET_SHARE = 15 };
 
-/* Opens the part of a budget that a client's requests use, found by the client's number. It is a
- * budget itself, with the total of the whole. If the whole has several parts, each may hold at most
- * EY_BUDGET_SHARE times the bytes that are then still free. Each call must be followed by one of
- * ey_budget_part_close, after which bytes may still be released. Returns NULL when memory is
- * exhausted. */
+/* Opens the part of a budget that the requests of one client use. `high` and `low` are the client's
+ * 128-bit number. The part is a budget itself, with the total of the whole. While it is open
+ * several times, it may hold at most EY_BUDGET_SHARE times the bytes that are then still free. Each
+ * call needs a call of ey_budget_part_close, after which bytes may still be released. Returns NULL
+ * when memory is exhausted. */
 EY_API ey_budget *ey_budget_part_open(ey_budget *whole, uint64_t high, uint64_t low);
 /* Sets *part to NULL; accepts NULL. */
 EY_API void ey_budget_part_close(ey_budget **part);
-/* Like ey_budget_acquire, for a user that holds nothing yet. While another part waits, a part with
- * more than its equal share waits too. A user that already holds bytes must not wait for that, or
- * it might never release them: it calls ey_budget_acquire. */
+/* Like ey_budget_acquire, for a request that holds nothing yet: a part that would exceed an equal
+ * share waits while a part below it waits. A request that already holds bytes calls
+ * ey_budget_acquire, since it might never release them if it waited for others. */
 EY_API bool ey_budget_acquire_first(ey_budget *part, uint64_t n, int timeout_ms);
 
 EY_END_DECLS

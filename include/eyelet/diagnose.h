@@ -15,7 +15,7 @@ typedef struct {
     /* now */
     int running; /* requests */
     int waiting;
-    int paused;    /* running ones whose text nobody fetches */
+    int paused;    /* running requests whose text nobody fetches */
     int kv_blocks; /* of 64 tokens */
     int kv_blocks_used;
     int kv_blocks_cached;   /* of finished requests; evicted on demand */
@@ -41,7 +41,7 @@ typedef struct {
     double heartbeat_age; /* seconds since the last step; 0 if the engine is idle */
 } ey_stats;
 
-/* A copy, of one moment. Thread-safe. */
+/* Returns a snapshot. Thread-safe. */
 EY_API ey_stats ey_engine_stats(const ey_engine *engine);
 
 /* Histogram of the time to compute one grammar mask. Bucket i ends at
@@ -54,25 +54,25 @@ typedef struct {
     double step_wait_seconds; /* time that finished steps waited for masks */
 } ey_mask_stats;
 EY_API ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
-/* Upper bound in seconds of the time that this share (0 to 1) of the masks took. */
+/* Returns an upper bound of the seconds that each of the fastest `share` (0 to 1) of masks took. */
 EY_API double ey_mask_percentile(const ey_mask_stats *stats, double share);
 
 /* ---- GPU memory ------------------------------------------------------------------------------ */
 
-/* Memory in use by all processes, and the GPU's total. Returns false if the engine has no GPU. */
+/* Sets the bytes that all processes use, and the GPU's total. Returns false without a GPU. */
 EY_API bool ey_gpu_memory_usage(ey_engine *engine, uint64_t *used, uint64_t *total);
 
 /* Result of the last probe. Windows may move GPU memory to host memory at any time, without notice:
- * everything still works, but slowly. The probe finds that by reading. */
+ * everything still works, but slowly. The probe measures the speed of reads to detect that. */
 typedef struct {
     bool known;   /* false before the first probe or without a GPU; all else is 0 then */
-    bool spilled; /* some of it reads far slower than GPU memory */
+    bool spilled; /* some of the engine's memory reads far slower than GPU memory */
     uint64_t planned_bytes;
     uint64_t budget_bytes;
     uint64_t total_bytes; /* of the GPU */
     uint64_t free_bytes;
     uint64_t allocated_bytes;        /* by the engine, without its context */
-    uint64_t spilled_bytes;          /* of them, slow */
+    uint64_t spilled_bytes;          /* of them, read slowly */
     double bytes_per_second;         /* read bandwidth of the median slice */
     double spilled_bytes_per_second; /* of the slow slices */
     double usual_bytes_per_second;   /* what slices are compared with */
@@ -122,12 +122,12 @@ typedef enum {
 } ey_finding_level;
 
 typedef struct {
-    char name[32]; /* "gpu_memory": for programs */
+    char name[32]; /* for programs, such as "gpu_memory" */
     ey_finding_level level;
     char text[512];   /* what was found */
     char remedy[256]; /* what helps; "": nothing needs to be done */
     double value;     /* the number in `text` */
-    const char *unit; /* of it: "bytes", "bytes/s"; "": no number */
+    const char *unit; /* of `value`, such as "bytes/s"; "": no number */
 } ey_finding;
 
 enum { EY_MAX_FINDINGS = 128 };
@@ -138,8 +138,8 @@ typedef struct {
     bool usable; /* the model of the options can run here; without one, some model can */
 } ey_diagnosis;
 
-/* Checks what this machine has for running models, what is wrong, and what helps: GPU, processes
- * that use its memory, memory bandwidth, processor, host memory, disks. Uses the options model and
+/* Checks whether this machine can run models well, and what would help: GPU, processes that use its
+ * memory, memory bandwidth, processor, host memory, disks. Uses the options model and
  * device; without a model, none is planned. With `kernels`, repeats the GPU kernels' self-test and
  * reports each. */
 EY_API void ey_diagnose(ey_diagnosis *out, const ey_engine_options *options, bool kernels);

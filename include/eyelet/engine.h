@@ -22,7 +22,7 @@ typedef struct ey_engine ey_engine;
 typedef struct ey_plan ey_plan; /* plan.h */
 
 /* Reports progress while a model is loaded: `done` of `total` units, with a total of 0 if unknown.
- * Requests report theirs as events (request.h). */
+ * Requests report their progress as events (request.h). */
 typedef void ey_progress_fn(void *user, ey_phase phase, uint64_t done, uint64_t total);
 
 /* Called once while a model is opened, before anything is allocated, even if it does not fit. */
@@ -85,7 +85,7 @@ typedef struct {
     const char *prefill_math;
     bool enforce_eager;            /* do not capture CUDA graphs */
     double gpu_memory_utilization; /* share of the GPU's memory to use at most; 0: 0.92 */
-    uint64_t gpu_memory;           /* the same in bytes; 0: as the share says */
+    uint64_t gpu_memory;           /* that limit in bytes; 0: by the share */
 
     /* ey_plan_make only: a simulated GPU. */
     uint64_t vram;      /* its memory; 0: the GPU that is present */

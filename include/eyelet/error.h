@@ -36,11 +36,11 @@ typedef enum {
 #undef EY_CODE_ENUM
 } ey_code;
 
-/* What an error is about, where a request has several of them. */
+/* The kind of item that an error is about, if a request can have several such items. */
 typedef enum {
     EY_ITEM_NONE,  /* none of these, or it is not known which */
-    EY_ITEM_IMAGE, /* the request's images, in the order of messages and parts */
-    EY_ITEM_TOOL   /* tools[] of the request or the grammar */
+    EY_ITEM_IMAGE, /* an image; images are counted in the order of messages and parts */
+    EY_ITEM_TOOL   /* an element of tools[] of the request or the grammar */
 } ey_item_kind;
 
 typedef struct {

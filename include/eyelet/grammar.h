@@ -3,7 +3,7 @@
  *
  * At each step the sampler only considers tokens that keep the text a prefix of a valid one. A
  * grammar is compiled once and may be used by any number of answers, engines and threads. Each
- * ey_grammar_of_... makes *grammar of texts that it only borrows; the caller frees it. Errors with
+ * ey_grammar_of_... function compiles *grammar, which the caller frees. Errors with
  * EY_BAD_REQUEST name the unsupported part and its location. */
 #ifndef EYELET_GRAMMAR_H
 #define EYELET_GRAMMAR_H

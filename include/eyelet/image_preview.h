@@ -19,10 +19,10 @@ typedef struct {
 
 typedef struct {
     int max_side;      /* longest side of the preview in pixels, 1 or more */
-    ey_budget *budget; /* limits the memory of decoding, which ends with the call; NULL: no limit */
+    ey_budget *budget; /* limits the memory of decoding, and gets all back; NULL: no limit */
     uint64_t held;     /* bytes of the budget that the caller already holds */
-    bool (*gone)(
-        void *user); /* called while it waits or decodes; returns true to end it; may be NULL */
+    /* Called while the call waits or decodes. Returning true cancels it. May be NULL. */
+    bool (*gone)(void *user);
     void *user;
 } ey_preview_options;
 

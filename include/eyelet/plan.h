@@ -79,7 +79,7 @@ EY_API bool ey_multi_model_plan_make(const ey_engine_options *options, size_t n,
 
 typedef struct {
     int n_quantized; /* matrices that were quantized */
-    int n_unchanged; /* matrices that would have lost too much */
+    int n_unchanged; /* matrices that would have lost too much precision */
     uint64_t bytes_before;
     uint64_t bytes;     /* of all tensors, afterwards */
     double mean_error;  /* relative, over samples of what was quantized; int4 only */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests and answers.
  *
- * ey_ask answers one request and blocks until it is done. Programs that serve many requests use the
- * same in steps: ey_prompt_prepare, ey_generation_start, ey_generation_next and
+ * ey_ask answers one request and blocks until it is done. Programs that serve many requests call
+ * the steps of ey_ask: ey_prompt_prepare, ey_generation_start, ey_generation_next and
  * ey_generation_collect. Requests of several threads to one engine run in one batch. */
 #ifndef EYELET_REQUEST_H
 #define EYELET_REQUEST_H
@@ -125,7 +125,7 @@ typedef bool ey_event_fn(void *user, const ey_event *event);
 
 typedef struct ey_pooling_input ey_pooling_input; /* pooling.h */
 
-/* Begins as ey_request_defaults() returns it. */
+/* Start from ey_request_defaults(). */
 typedef struct {
     size_t size; /* of this struct */
 
@@ -165,7 +165,7 @@ typedef struct {
     int top_logprobs;    /* < 0: none; else the chosen token's and this many alternatives (<= 20) */
     ey_event_fn *on_event;
     void *event_user;
-    ey_thinking thinking;     /* of messages; a prompt that is written out opens no thought */
+    ey_thinking thinking;     /* for messages; a prompt of text, ids or parts opens no thought */
     int thinking_budget;      /* tokens of a thought, after which its end is forced; 0: no limit */
     ey_loop_guard loop_guard; /* ey_request_defaults: off */
     bool prompt_logprobs;     /* score the prompt's tokens too; none of them is read from a cache */
@@ -249,7 +249,7 @@ typedef struct {
 typedef struct {
     char *text;
     size_t n_text;
-    bool approximate; /* a token was sampled from more than an 8-bit LM head rescores */
+    bool approximate; /* a token had more candidates than are rescored for an 8-bit LM head */
     ey_finish finish_reason;
     uint64_t seed; /* as requested */
     int *tokens;   /* ids of thought and answer, without the stop token */

@@ -11,8 +11,8 @@ EY_BEGIN_DECLS
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-/* These return static strings that ask for a sentence about the image, for a detailed description,
- * and for all text in the image. */
+/* Static strings. They ask for a sentence about the image, for a detailed description of it, and
+ * for all text in it. */
 EY_API const char *ey_caption_prompt(void);
 EY_API const char *ey_scene_prompt(void);
 EY_API const char *ey_read_prompt(void);
@@ -20,8 +20,8 @@ EY_API const char *ey_read_prompt(void);
 /* Makes the prompt that asks where `what` is ("car, person"). The caller frees *prompt (ey_free).
  */
 EY_API bool ey_detect_prompt(char **prompt, const char *what, ey_err *err);
-/* Returns a regular expression that matches all answers to it, for ey_grammar_of_regex: a static
- * string. */
+/* Returns a static string: a regular expression for ey_grammar_of_regex that matches all answers to
+ * that prompt. */
 EY_API const char *ey_detect_pattern(void);
 
 /* Makes the prompt that asks for the data that a JSON schema describes, and names its fields. The
@@ -45,7 +45,7 @@ typedef struct {
     ey_box *boxes; /* [n] */
     size_t n;
     ey_boxes_result result;
-    bool truncated; /* the answer has more boxes than are read, which is 1000 */
+    bool truncated; /* the answer has more than 1000 boxes; the others were not read */
     void *owner;    /* memory of everything above */
 } ey_box_list;
 

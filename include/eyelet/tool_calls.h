@@ -24,8 +24,8 @@ typedef struct {
     const char *schema; /* JSON schema of its arguments, or NULL for any object */
 } ey_tool;
 
-/* Makes a grammar of a call of one of the n tools, or with `parallel` of one or more calls. An
- * error about a tool has item_kind EY_ITEM_TOOL. The caller frees *grammar. */
+/* Makes a grammar that accepts a call of one of the n tools, or with `parallel` one or more calls.
+ * An error about a tool has item_kind EY_ITEM_TOOL. The caller frees *grammar. */
 EY_API bool ey_grammar_of_tool_calls(ey_grammar **grammar, const ey_tool_format *format,
                                      const ey_tool *tools, size_t n, bool parallel, ey_err *err);
 
