@@ -76,13 +76,23 @@ static bool json_exact_int(json_object *value, int64_t *out)
     return *out != INT64_MAX && *out != INT64_MIN;
 }
 
+/* Truncates a long value between characters. */
+static void show_json_value(char out[64], json_object *value)
+{
+    enum { MOST = 60 };
+    const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+    if (!text) text = "a long value"; /* memory is exhausted */
+    size_t n = strlen(text), shown = n < MOST ? n : MOST;
+    while (shown < n && shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80)
+        shown--;
+    snprintf(out, 64, "%.*s%s", (int)shown, text, shown < n ? "…" : "");
+}
+
 static bool json_fail_value(ey_err *e, const char *what, const char *key, json_object *value,
                             const char *wanted)
 {
     char shown[64] = "absent";
-    if (value)
-        snprintf(shown, sizeof(shown), "%.60s",
-                 json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+    if (value) show_json_value(shown, value);
     return ey_fail(e, EY_BAD_MODEL, "%s: %s is %s; it must be %s", what, key, shown, wanted);
 }
 

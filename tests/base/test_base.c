@@ -136,6 +136,22 @@ static void json_numbers_have_ranges(void **state)
     }
 }
 
+static void json_shows_whole_characters(void **state)
+{
+    int64_t out;
+    ey_err e;
+    (void)state;
+    json_object *o = json_object_new_object();
+    json_object_object_add(o, "n",
+                           json_object_new_string("\xe2\x82\xac and a text that is longer than "
+                                                  "a message shows \xe2\x82\xac\xe2\x82\xac"
+                                                  "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac"));
+    assert_false(json_int(o, "n", 1, 10, &out, "t", &e));
+    assert_null(strstr(e.text, "\\x"));
+    assert_non_null(strstr(e.text, "\xe2\x82\xac…; it must be an integer from 1 to 10"));
+    json_object_put(o);
+}
+
 static void json_dumps_as_python_does(void **state)
 {
     (void)state;
@@ -361,6 +377,7 @@ int main(void)
         cmocka_unit_test(json_rejects),
         cmocka_unit_test(json_nested_a_hundred_thousand_deep),
         cmocka_unit_test(json_numbers_have_ranges),
+        cmocka_unit_test(json_shows_whole_characters),
         cmocka_unit_test(json_dumps_as_python_does),
         cmocka_unit_test(buffer_stops_at_its_maximum),
         cmocka_unit_test(arena_aligns_and_refuses_overflow),
