@@ -7,9 +7,9 @@
  * heads. A warp takes 16 keys at a time, loaded directly into the operands of mma_bf16: scoresᵀ[16
  * keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ. Lane 4g + t
  * reads columns 8t + 32j .. +7 of keys g and g + 8, and columns 8g + 64j .. +7 of values 2t, 2t+1,
- * 2t+8, 2t+9. A matmul does not depend on the order of columns, so each matrix step takes the
- * columns that the lanes hold. The first keys and values are loaded before the previous kernel has
- * ended; meanwhile each warp norms and rotates one head. */
+ * 2t+8, 2t+9. A matmul does not depend on the order of columns, so each matrix instruction takes
+ * the columns that its lanes hold. The first keys and values are loaded before the previous kernel
+ * has ended; meanwhile each warp norms and rotates one head. */
 #include "kernels/cuda/attention/decode_heads.cuh"
 
 template <bool FP8> struct kv_eight; /* eight values of the cache as stored */
@@ -76,13 +76,13 @@ template <int DIM, bool FP8> struct decode_chunk {
 
 /* A lane's part of the results, for heads 2t and 2t + 1. */
 template <int DIM> struct decode_sums {
-    float o[DIM / 64][4][4]; /* o[j][m]: columns 8g + 64j + 2m (head 2t, head 2t + 1), then the same
-                                of the column after */
+    float o[DIM / 64][4][4]; /* o[j][m]: columns 8g + 64j + 2m (head 2t, head 2t + 1), then the next
+                                column of the same heads */
     float best[2], sum[2];   /* maximum in base 2; sum over this lane's keys */
 };
 
-/* Returns the keys of a block: equal parts of whole chunks, large enough that adding up the parts
- * does not cost more than reading them. */
+/* Returns how many keys a block takes. The parts are equal and consist of whole chunks; they are
+ * large enough that adding them up costs no more than reading them. */
 EY_DEVICE int decode_part(int n_keys, int splits)
 {
     int chunks = (n_keys + DECODE_CHUNK - 1) / DECODE_CHUNK;
@@ -118,7 +118,7 @@ EY_DEVICE struct decode_place decode_place(const struct attention_decode_args &a
     return p;
 }
 
-/* Loads the 16 keys from slot `first` on, with zeros from the new token on. */
+/* Loads 16 keys, beginning with slot `first`; the new token's slot and later ones become zero. */
 template <int DIM, bool FP8>
 EY_DEVICE void load_keys(struct decode_chunk<DIM, FP8> &c, const struct kv_layer &kv,
                          const struct decode_place &p, int first)
@@ -167,7 +167,7 @@ template <int DIM> struct decode_fresh {
     int used; /* decode_place.used, kept here to save registers */
 };
 
-/* Norms and rotates a head, if it has a norm and is rotated. */
+/* Applies the norm and the rotation to a head, where it has them. */
 template <int DIM>
 EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_pairs<DIM> &norm,
                                             bool normed, const float *rope, float eps) {
@@ -238,8 +238,8 @@ EY_DEVICE void make_fresh(struct decode_fresh<DIM> &fresh, const struct attentio
     }
 }
 
-/* Puts the new token's key and value into the gap left by load_keys() and load_values(); row: its
- * slot in the chunk. */
+/* Puts the new token's key and value into the slot that load_keys() and load_values() left zero.
+ * row: the slot in the chunk. */
 template <int DIM, bool FP8>
 EY_DEVICE void put_fresh(struct decode_chunk<DIM, FP8> &c, const struct decode_fresh<DIM> &fresh,
                          int row)
@@ -400,8 +400,8 @@ template <int DIM> EY_DEVICE struct merged merge_splits(const float *partial, in
     return m;
 }
 
-/* Whether this block is the last one of its KV head and sequence; it sees everything that the
- * others wrote then. */
+/* Returns whether this block is the last to arrive of those with its KV head and sequence. The last
+ * block sees everything that the others wrote. */
 EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
 {
     __shared__ uint32_t before;
@@ -415,7 +415,7 @@ EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
 }
 
 /* Turns the warps' sums into the result, or into this block's part of it; the last block adds up
- * the parts. A thread has two columns at a time, so one iteration covers four heads. */
+ * the parts. A thread takes two columns at a time. */
 template <int DIM>
 EY_DEVICE void decode_end(const struct attention_decode_args &a, const struct decode_place &p,
                           const float *shared, int used)

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention of one new token each of many sequences over the paged KV cache, in one launch: norms,
- * RoPE and the cache entry of the new token, scores, softmax and the sum of values.
+/* Attention of one new token of each of many sequences over the paged KV cache, in one launch:
+ * norms, RoPE and the cache entry of the new token, scores, softmax and the sum of values.
  *
- * The chunks of keys of all pairs (a sequence and a KV head) form one line, which is divided
- * equally among blocks wherever pairs begin and end: lengths may differ, and the grid does not
- * depend on them. If a pair is divided among several blocks, each leaves a part, and the last one
- * adds them up.
+ * A pair is a sequence and a KV head. The chunks of keys of all pairs are laid end to end and
+ * divided equally among the blocks, regardless of where pairs begin and end. So lengths may differ,
+ * and the grid does not depend on them. If a pair is divided among several blocks, each block
+ * stores a part, and the last block to arrive adds up the parts.
  *
  * A block's warps take its chunks in turn, loaded directly into the operands of mma_bf16, 16 keys
  * at a time: scoresᵀ[16 keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] ·
  * weightsᵀ. Lane 4g + t reads the 16-byte pieces t, t + 4, .. of keys g and g + 8, and the pieces
  * g, g + 8, .. of values 2t, 2t+1, 2t+8, 2t+9. A matmul does not depend on the order of columns, so
- * each matrix step takes the columns that the lanes hold. A warp prefetches its next chunk, also of
- * the next pair, before it finishes the current one. The first keys and values are loaded before
- * the previous kernel has ended; meanwhile warps norm and rotate heads. */
+ * each matrix instruction takes the columns that its lanes hold. A warp prefetches its next chunk,
+ * even one of the next pair, before it finishes the current one. The first keys and values are
+ * loaded before the previous kernel has ended; meanwhile warps norm and rotate heads. */
 #include "kernels/cuda/attention/decode_heads.cuh"
 
-/* ---- who does what ---- */
+/* ---- division of work ---- */
 
 /* The rows of the launch, in shared memory. */
 struct decode_rows {
     int cost_before[MANY_ROWS + 1]; /* chunks of one KV head of the preceding rows, plus pair_cost
-                                       for each of them */
+                                       for each row */
     int index[MANY_ROWS], seq[MANY_ROWS];
     int pair_cost; /* cost of starting a pair, in chunks */
 };
@@ -29,13 +29,13 @@ struct decode_rows {
 /* A block's part of a pair. */
 struct decode_pair {
     int row, kv_head, keys; /* keys: all of the pair, including the new token's */
-    int end;                /* its chunks before the block's end */
-    bool begins, ends; /* whether the pair begins and ends in this block; the new token's slot is at
-                          its end */
+    int end;                /* number of its chunks up to the block's end */
+    bool begins, ends;      /* whether the pair begins and ends in this block; the new token is the
+                               pair's last key */
 };
 
-/* How blocks divide the line: into equal parts, so that with pairs of equal length, and blocks a
- * multiple of pairs or the reverse, blocks end where pairs do. */
+/* The chunks of all pairs are divided into equal parts. So blocks end where pairs do if pairs have
+ * equal length and the number of blocks is a multiple or a divisor of the number of pairs. */
 struct decode_shares {
     int units, blocks;
 };
@@ -43,8 +43,9 @@ struct decode_shares {
 /* A block's plan, in shared memory. */
 struct decode_plan {
     int first, last; /* pairs; first > last if there are none */
-    int begin, end;  /* from this chunk of the first pair up to this chunk of the last */
-    int last_at;     /* packed_pair() */
+    int begin, end; /* the block begins with this chunk of the first pair and ends before this chunk
+                       of the last */
+    int last_at;    /* packed_pair() */
     struct decode_shares shares;
     int part_block[2], parts[2]; /* first block with chunks of the first and of the last pair, and
                                     the number of such blocks */
@@ -104,8 +105,8 @@ EY_DEVICE int chunks_of_row(const struct decode_rows &rows, int row)
     return cost_of_row(rows, row) - rows.pair_cost;
 }
 
-/* Locates a unit of the line; the units that stand for the cost of starting a pair count as its
- * first chunk. */
+/* Returns the pair and the chunk to which a unit of the total cost belongs. Units that stand for
+ * the cost of starting a pair count as the pair's first chunk. */
 EY_DEVICE int2 decode_cut(const struct decode_rows &rows, int n_kv_heads, int n_rows, int unit)
 {
     int row = 0;
@@ -120,7 +121,7 @@ EY_DEVICE int share_begin(const struct decode_shares &s, int block)
     return s.units / s.blocks * block + s.units % s.blocks * block / s.blocks;
 }
 
-/* Returns the block of a unit. */
+/* Returns the block whose share contains the unit. */
 EY_DEVICE int block_of_unit(const struct decode_shares &s, int unit)
 {
     int block = min((int)((float)unit / (float)s.units * (float)s.blocks), s.blocks - 1);
@@ -145,7 +146,7 @@ EY_DEVICE struct decode_pair decode_pair(const struct decode_plan &plan,
     return p;
 }
 
-/* Plans the pairs of a turn, whose queries are in shared memory together. */
+/* Plans the pairs of a turn: those whose queries are in shared memory at the same time. */
 EY_DEVICE void plan_turn(struct decode_plan &plan, const struct decode_rows &rows, int n_kv_heads,
                          int first, int pairs)
 {
@@ -154,7 +155,7 @@ EY_DEVICE void plan_turn(struct decode_plan &plan, const struct decode_rows &row
         plan.pair[i] = decode_pair(plan, rows, n_kv_heads, first + i);
 }
 
-/* Finds the blocks with chunks of the first and of the last pair, by two lanes of a warp. */
+/* Two lanes of a warp find the blocks that have chunks of the first and of the last pair. */
 EY_DEVICE void plan_parts(struct decode_plan &plan, const struct decode_rows &rows, int n_kv_heads)
 {
     int which = lane_index(), pair = which ? plan.last : plan.first, row = pair / n_kv_heads,
@@ -167,9 +168,9 @@ EY_DEVICE void plan_parts(struct decode_plan &plan, const struct decode_rows &ro
     if (which && plan.first == plan.last) plan.parts[which] = 1;
 }
 
-/* Returns the number of blocks that get work: fewer parts are added up sooner. If a pair takes
- * several blocks, their number is a multiple of the pairs, so that blocks end where pairs of equal
- * length do. */
+/* Returns the number of blocks that get work, which is small because fewer parts are added up
+ * sooner. If a pair takes several blocks, it is a multiple of the number of pairs, so that blocks
+ * end where pairs of equal length do. */
 EY_DEVICE int blocks_wanted(int units, int pairs, int chunks_min)
 {
     int wanted = (units + chunks_min - 1) / chunks_min;
@@ -242,7 +243,7 @@ template <int WORDS> EY_DEVICE void many_load_piece(uint32_t *to, const uint8_t 
 struct decode_loader {
     int at; /* packed_pair() */
     int chunk;
-    int chunks; /* left in the pair before the block's part ends; 0 if there are none */
+    int chunks; /* chunks of the pair up to the block's end; 0 after the last pair */
 };
 
 /* Moves the loader `ahead` chunks on, into following pairs if necessary. */
@@ -270,7 +271,7 @@ EY_DEVICE const uint8_t *chunk_rows(const struct decode_loader &l,
            first % KV_TOKENS * many_chunk<DIM, FP8>::ROW;
 }
 
-/* Loads the loader's keys, with zeros from the new token on. */
+/* Loads the keys of the loader's chunk; the new token's slot and later ones become zero. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_load_keys(struct many_chunk<DIM, FP8> &c, const struct decode_loader &l,
                               const struct attention_decode_args &a, const struct decode_rows &rows)
@@ -352,7 +353,7 @@ EY_DEVICE struct many_fresh_item many_fresh_item(const struct attention_decode_a
     return f;
 }
 
-/* Norms and rotates a head, if it has a norm and is rotated, and stores it. */
+/* Applies the norm and the rotation to a head, where it has them, and stores it. */
 template <int DIM, bool FP8>
 EY_DEVICE void make_fresh_head(const struct many_fresh<DIM> &fresh, const struct many_fresh_item &f,
                                const struct head_pairs<DIM> &norm, float eps)
@@ -390,8 +391,8 @@ EY_DEVICE int fresh_items(const struct decode_plan &plan, int pairs, int heads)
     return pairs * heads + 2 * (plan.pair[pairs - 1].ends ? pairs : pairs - 1);
 }
 
-/* Processes all heads of a turn. A warp's first head is loaded before the previous kernel has
- * ended. */
+/* Processes all heads of a turn. The norm of a warp's first head is loaded before the previous
+ * kernel has ended. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_make_fresh(const struct many_fresh<DIM> &fresh,
                                const struct attention_decode_args &a,
@@ -412,8 +413,8 @@ EY_DEVICE void many_make_fresh(const struct many_fresh<DIM> &fresh,
     } while (i < items);
 }
 
-/* Puts the new token's key and value into the gap left by many_load_keys() and many_load_values();
- * row: its slot in the chunk. */
+/* Puts the new token's key and value into the slot that many_load_keys() and many_load_values()
+ * left zero. row: the slot in the chunk. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_put_fresh(struct many_chunk<DIM, FP8> &c, const struct many_fresh<DIM> &fresh,
                               int pair, int row)
@@ -440,8 +441,8 @@ EY_DEVICE void many_put_fresh(struct many_chunk<DIM, FP8> &c, const struct many_
 
 /* A lane's part of the results, for heads 2t and 2t + 1. */
 template <int DIM> struct many_sums {
-    float o[DIM / 16][4];  /* o[m]: a column (head 2t, head 2t + 1), then the same of the column
-                              after (decode_column) */
+    float o[DIM / 16][4];  /* o[m]: column decode_column(m) of heads 2t and 2t + 1, then the next
+                              column of these heads */
     float best[2], sum[2]; /* maximum in base 2; sum over this lane's keys */
 };
 
@@ -565,8 +566,8 @@ EY_DEVICE void many_add_values(struct many_sums<DIM> &r, const struct many_chunk
     }
 }
 
-/* Processes a loaded chunk and loads the next one in its place. left: keys from the chunk's first
- * on. */
+/* Processes a loaded chunk and loads the next one in its place. left: number of keys from the
+ * chunk's first key to the pair's end. */
 template <int DIM, bool FP8>
 EY_DEVICE void add_chunk(struct many_sums<DIM> &r, struct many_chunk<DIM, FP8> &c,
                          struct decode_loader &l, const struct attention_decode_args &a,
@@ -587,7 +588,8 @@ EY_DEVICE void add_chunk(struct many_sums<DIM> &r, struct many_chunk<DIM, FP8> &
     many_load_values(c, l, a, rows);
 }
 
-/* Stores a warp's sums in shared memory; a warp without chunks is left out. */
+/* Stores a warp's sums in shared memory. A warp without chunks stores only its maximum, minus
+ * infinity, and the sum of weights. */
 template <int DIM, bool FP8>
 EY_DEVICE void many_put_sums(float *to, const struct many_sums<DIM> &r, int heads, bool any)
 {
@@ -632,8 +634,8 @@ EY_DEVICE struct merged many_merge_warps(const float *sums, int heads, int head,
     return m;
 }
 
-/* Returns the address of a block's part of a head: of the pair that began before the block, or of
- * the one that continues after it. */
+/* Returns the address of a block's part of a head. begins: 0 for the pair that began in an earlier
+ * block, 1 for the pair that continues in a later one. */
 template <int DIM>
 EY_DEVICE float *many_part(const struct attention_decode_args &a, int block, int begins, int head)
 {
@@ -696,7 +698,8 @@ EY_DEVICE void many_end_turn(const struct attention_decode_args &a, const struct
     }
 }
 
-/* Whether this block is the last one of a pair; it sees everything that the others wrote then. */
+/* Returns whether this block is the last to arrive of those of a pair. The last block sees
+ * everything that the others wrote. */
 EY_DEVICE bool many_last_to_arrive(uint32_t *counter, int blocks)
 {
     if (count_arrival(counter) != (uint32_t)blocks - 1) return false;
@@ -704,7 +707,8 @@ EY_DEVICE bool many_last_to_arrive(uint32_t *counter, int blocks)
     return true;
 }
 
-/* Adds up the parts of the block's first and last pair if this block is the last one of theirs. */
+/* Adds up the parts of the block's first and of its last pair if this block is the last to arrive
+ * of those of that pair. */
 template <int DIM>
 EY_DEVICE void many_add_parts(const struct attention_decode_args &a, const struct decode_plan &plan)
 {

@@ -60,7 +60,7 @@ static inline unsigned ceil_quotient(int64_t a, int64_t b)
     return (unsigned)((a + b - 1) / b);
 }
 
-/* Launches one warp per unit. */
+/* Returns a launch with one warp per unit. */
 static inline struct launch warp_launch(enum gpu_kernel kernel, int64_t units)
 {
     struct launch l = {
@@ -120,7 +120,8 @@ static inline struct launch attention_decode_launch(const struct attention_decod
     return l;
 }
 
-/* Returns the pairs of a turn, whose queries and sums are in shared memory together. */
+/* Returns the number of pairs in a turn. Their queries and sums are in shared memory at the same
+ * time. */
 #ifdef __CUDACC__
 __host__ __device__
 #endif

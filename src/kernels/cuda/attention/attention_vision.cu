@@ -93,7 +93,7 @@ EY_DEVICE uint32_t rotated_second(uint32_t x, uint32_t y, const float4 &angles)
                      bf16_high(y) * angles.z + bf16_high(x) * angles.w);
 }
 
-/* Rotates 8 pairs: x and y are 16 bytes each, angles are 8 times cosine and sine. */
+/* Rotates 8 pairs: x and y are 16 bytes each, angles are 8 pairs of cosine and sine. */
 EY_DEVICE void rotate_eight(bf16 *x_at, bf16 *y_at, const float *angles)
 {
     uint4 x = *(const uint4 *)x_at, y = *(const uint4 *)y_at, u, v;

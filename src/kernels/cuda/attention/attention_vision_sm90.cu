@@ -13,7 +13,7 @@
 #include "kernels/cuda/common/bulk_copy.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
 
-#define VISION_LAG 8.0f /* as in flash_attention.cuh, as the next two */
+#define VISION_LAG 8.0f /* this and the next two are as in flash_attention.cuh */
 #define VISION_BELOW (-3e38f)
 #define VISION_LOG2_E 1.4426950408889634f
 
@@ -25,7 +25,8 @@ enum {
     VISION_WARPS = 4 * VISION_SM90_TEAMS /* warps that multiply */
 };
 
-/* The block's shared memory; each stage has barriers for [keys, values] loaded, and for read. */
+/* The block's shared memory. Each stage has two `full` barriers, which signal that its keys and its
+ * values are loaded, and two `empty` ones, which signal that they have been read. */
 struct vision_ring {
     unsigned char *memory;
     uint32_t full, empty; /* addresses */
@@ -49,8 +50,8 @@ EY_DEVICE void vision_bring_tile(unsigned char *to, const bf16 *rows, int64_t st
     }
 }
 
-/* One warp loads all keys (which 0) or all values (1) of a head. A tile is signaled when the load
- * of the next one was started. */
+/* One warp loads all keys (which 0) or all values (1) of a head. The arrival of a tile is signaled
+ * after the copy of the next tile has been started. */
 EY_DEVICE void vision_bring(const struct vision_ring &ring, const bf16 *rows, int64_t stride,
                             int n_keys, int which)
 {
@@ -211,8 +212,8 @@ EY_DEVICE struct vision_turn vision_next(struct vision_turn t)
     return next;
 }
 
-/* Waits for started matmuls; the keys of this tile and the values of the previous one have been
- * read then. */
+/* Waits for the matmuls in flight, then releases the keys of this tile and the values of the
+ * previous one. */
 EY_DEVICE void vision_finish(struct vision_rows &r, struct vision_scores &s,
                              const struct vision_ring &ring, int slot, int before)
 {

@@ -35,9 +35,8 @@ template <int DIM> EY_DEVICE void put_head(void *row, const struct head_pairs<DI
     }
 }
 
-/* Transposes weights from keys in rows to heads in columns: the second operand of a matmul over the
- * keys. Lane 4g + t has keys g and g + 8 of heads 2t and 2t + 1, and gets keys 2t, 2t + 1, and + 8,
- * of head g. */
+/* Transposes weights from keys in rows to heads in columns, for the second operand of a matmul over
+ * the keys. Lane 4g + t has key g of heads 2t and 2t + 1, and gets keys 2t and 2t + 1 of head g. */
 EY_DEVICE uint32_t weights_transposed(uint32_t heads_of_key)
 {
     int g = lane_index() / 4, t = lane_index() % 4;

@@ -81,7 +81,8 @@ EY_DEVICE uint32_t flash_query_pair(const bf16 *q, int64_t stride, int row, int 
     return row < rows && column < dim ? *(const uint32_t *)(q + row * stride + column) : 0;
 }
 
-/* Starts without keys. q: the warp's first row, of which `rows` exist; dim is a multiple of 8. */
+/* Initializes the rows before any key is added. q: the warp's first row, of which `rows` exist; dim
+ * is a multiple of 8. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_begin(struct flash_rows<DIM, TILES> &r, const bf16 *q, int64_t stride,
                            int rows, int dim)
@@ -235,8 +236,8 @@ EY_DEVICE void flash_add_values(struct flash_rows<DIM, TILES> &r,
     }
 }
 
-/* Finishes the 32 keys from `key` on, whose scores are `s`, and computes the scores of the next
- * 32. */
+/* Adds the values of the 32 keys from `key` on, whose scores are `s`, and computes the scores of
+ * the next 32. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_step(struct flash_rows<DIM, TILES> &r, struct flash_scores<TILES> &s, int key,
                           const bf16 *values, struct flash_scores<TILES> &next,
@@ -253,9 +254,9 @@ EY_DEVICE void flash_step(struct flash_rows<DIM, TILES> &r, struct flash_scores<
     flash_add_values(r, s, values);
 }
 
-/* Runs all of it except the division by the sums, from tile `begin` on, in which the first row
- * attends to a key. `from` loads tiles: load(to, tile, 0 for keys or 1 for values) by all threads
- * of the block; it fills rows beyond its last key with zeros. */
+/* Attends to the keys from tile `begin` on; the first row must attend to a key of that tile.
+ * flash_end() divides by the sums. All threads of the block call from.load(to, tile, 0 for keys or
+ * 1 for values), which loads a tile and fills rows beyond the last key with zeros. */
 template <int DIM, int TILES, typename source>
 EY_DEVICE void flash_attend(struct flash_rows<DIM, TILES> &r, const source &from, int begin,
                             int n_keys, unsigned char *shared)
@@ -316,7 +317,7 @@ EY_DEVICE void flash_end(const struct flash_rows<DIM, TILES> &r, bf16 *o, int64_
     }
 }
 
-/* ---- the plain way: a warp for a row of a head, a lane for a key ---- */
+/* ---- the fallback: one warp per row of a head, one lane per key ---- */
 
 /* Attends to keys begin .. n_keys - 1 for any dim up to 256. from.key(slot) and from.value(slot)
  * return rows, of which from.element(row, column) reads an element. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The interface between host and CUDA kernels: the layout of weights, activations and the KV cache
  * in GPU memory, and the arguments of every kernel, a struct by value each (names and grids:
- * *_launch.h). Read by gcc as C, by nvcc and the tests' emulator as C++.
+ * *_launch.h). gcc reads this file as C; nvcc and the tests' emulator read it as C++.
  *
  * Activations are row-major: `f32` is float32, `bf16` is BF16 in uint16_t. The residual stream is
  * float32; inputs of the matrix unit are BF16. Pointers are GPU addresses. */
@@ -155,8 +155,8 @@ struct gemv_layout {
     float one_over_k;
 };
 
-/* The same for the head kernels (lm_head_launch.h). Two chunks are a unit. A share of a row block
- * is its units share, share + shares, share + 2 shares .. */
+/* How a head kernel divides its work, and its shared memory layout (lm_head_launch.h). Two chunks
+ * are a unit. A share of a row block is its units share, share + shares, share + 2 shares .. */
 struct lm_head_layout {
     int32_t n_blocks; /* of 16 rows, of all segments */
     int32_t n_chunks; /* of a row block */
@@ -202,7 +202,7 @@ struct quantize_rows_args {
     int32_t n, k, scale_rows;
 };
 
-/* A matmul of such rows (matmul.x is e4m3) and packed FP8 matrices. */
+/* A matmul of rows that quantize_rows made (matmul.x is e4m3) and packed FP8 matrices. */
 struct w8a8_args {
     struct matmul_args matmul;
     const float *x_scale; /* [ceil(k/SCALE_BLOCK), scale_rows] */
@@ -223,7 +223,7 @@ struct arrange_args {
     int32_t dtype;
 };
 
-/* A matmul of such rows (matmul.x is arranged) and packed matrices. */
+/* A matmul of rows that arrange_rows made (matmul.x is arranged) and packed matrices. */
 struct small_matmul_args {
     struct matmul_args matmul;
     const float *x_scale; /* see arrange_args.scale */
@@ -236,7 +236,7 @@ struct small_matmul_args {
  * (x_f32) f32, becomes two planes of e4m3 and their scales in y, as matmul_small_sm90.cu describes.
  * With a norm the planes are of x · norm, and squares f32[ceil(k/SCALE_BLOCK), tokens] receives the
  * sums of x². If splits is not 0, the sums left by a matmul with keeps_parts are first added to x.
- * If y is NULL, that is all. */
+ * If y is NULL, nothing else is done. */
 struct planes_args {
     uint8_t *y;
     float *squares;
@@ -248,7 +248,7 @@ struct planes_args {
     int32_t n, k, ldx, tokens;
 };
 
-/* A matmul of such rows (matmul.x is y) and packed FP8 matrices. */
+/* A matmul of the planes that make_planes wrote (matmul.x is its y) and packed FP8 matrices. */
 struct planes_matmul_args {
     struct small_matmul_args small;
     const float *squares; /* NULL without a norm */
@@ -288,8 +288,8 @@ struct embed_args {
     int32_t n, hidden;
 };
 
-/* table f32[n, n_pairs, 2] = cos, sin of position[n, 3] (axis[j] of it) · frequency[j], the product
- * in float32 */
+/* table f32[n, n_pairs, 2] = cos and sin of position[i][axis[j]] · frequency[j]. position is [n,
+ * 3]; the product is computed in float32. */
 enum { MAX_PAIRS = 128 };
 
 struct rope_args {
@@ -384,7 +384,7 @@ struct attention_args {
     const int32_t *tile;
     int32_t n_tiles, n_heads;
     float scale;    /* 1/sqrt(head_dim) */
-    int32_t window; /* number of keys that a row attends to, with its own; 0 without limit */
+    int32_t window; /* number of keys that a row attends to, including its own; 0 for no limit */
 };
 
 /* Decode attention of one token each of n sequences: norms and rotates q and k, stores k and v in

@@ -49,7 +49,8 @@ EY_DEVICE void barrier_wait(uint32_t barrier, int parity)
                  : "memory");
 }
 
-/* Sets the registers per thread of a warpgroup; the block's registers are divided anew. */
+/* Set the number of registers per thread of a warpgroup: it takes registers that other warpgroups
+ * of the block have given up. */
 template <int n> EY_DEVICE void take_registers(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));

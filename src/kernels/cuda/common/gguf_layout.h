@@ -34,7 +34,7 @@ enum gguf_scale_kind {
     GGUF_TWO_BYTES,       /* two signed bytes times d */
     GGUF_BYTE,            /* a signed byte times d */
     GGUF_E8M0,            /* half of a power of two */
-    GGUF_TWO_E4M3         /* two halves of e4m3 numbers */
+    GGUF_TWO_E4M3         /* two e4m3 numbers, each halved */
 };
 
 /* Bytes of a unit of one row. */

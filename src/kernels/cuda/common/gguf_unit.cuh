@@ -140,7 +140,7 @@ EY_DEVICE uint2 gguf_code_words(uint32_t low, uint32_t next, uint32_t high, int 
     return w;
 }
 
-/* The same for a unit of row g + 8·half. */
+/* Decodes words 2j and 2j + 1 of the unit of row g + 8·half. */
 template <int dtype>
 EY_DEVICE uint2 gguf_words_of(const struct gguf_unit<dtype> &u, int half, int j)
 {

@@ -47,7 +47,7 @@ EY_DEVICE uint32_t load_weight_4(const uint32_t *p)
     return v;
 }
 
-/* 8 bytes, the same. */
+/* Loads 8 bytes next to weights, cached in L1. */
 EY_DEVICE uint2 load_weight_8(const void *p)
 {
     uint2 v;
@@ -55,7 +55,7 @@ EY_DEVICE uint2 load_weight_8(const void *p)
     return v;
 }
 
-/* Two bytes, the same. */
+/* Loads 2 bytes next to weights, cached in L1. */
 EY_DEVICE uint32_t load_weight_2(const void *p)
 {
     uint16_t v;
@@ -89,8 +89,8 @@ EY_DEVICE float2 load_fresh_pair(const float *p)
     return v;
 }
 
-/* y[0..3] += v by the memory itself, without waiting; no other thread may access y. GPUs before
- * sm_90 add one by one. */
+/* Adds v to y[0..3] in the memory system, without waiting for the result; no other thread may
+ * access y. GPUs before sm_90 add one by one. */
 EY_DEVICE void add_in_memory(float *y, float4 v)
 {
 #if __CUDA_ARCH__ >= 900
@@ -105,7 +105,7 @@ EY_DEVICE void add_in_memory(float *y, float4 v)
 #endif
 }
 
-/* *y += v, the same. */
+/* Adds v to *y in the same way. */
 EY_DEVICE void add_in_memory(float *y, float v)
 {
     asm volatile("red.global.add.f32 [%0], %1;" ::"l"(y), "f"(v) : "memory");
@@ -120,7 +120,7 @@ EY_DEVICE void copy_async(void *shared, const void *global, int bytes)
                  : "memory");
 }
 
-/* The same if `wanted`, without a branch. */
+/* Copies in the same way if `wanted`, without a branch. */
 EY_DEVICE void copy_async_if(bool wanted, void *shared, const void *global, int bytes)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
@@ -189,9 +189,10 @@ EY_DEVICE void mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1
  * g, columns 4t+16 .. 4t+19; a[3] row g+8, the same. Of b: b0 rows 4t .. 4t+3 of column g; b1 rows
  * 4t+16 .. 4t+19. The lowest byte is the lowest column. c as above.
  *
- * Products are exact, but the sum keeps some 14 bits on these GPUs (matmul/gemm_w8a8_sm89.cu
- * adds up in float32 after two steps). sm_120's GeForce GPUs have half of their rate with float32
- * sums, but not where each operand has a scale of its own for 32 columns: there it is 1. */
+ * Products are exact, but the sum keeps some 14 bits on these GPUs (matmul/gemm_w8a8_sm89.cu adds
+ * up in float32 after two steps). GeForce GPUs of sm_120 run at half their rate with float32 sums,
+ * except in the instruction that scales each operand every 32 columns; it is used there with scales
+ * of 1. */
 #if __CUDA_ARCH_FAMILY_SPECIFIC__ == 1200 || __CUDA_ARCH_SPECIFIC__ == 1200
 #define EY_MMA_E4M3                                                                             \
     "mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e4m3.e4m3." \
@@ -331,7 +332,7 @@ template <int half> EY_DEVICE uint32_t widen_bytes(uint32_t four)
     return out;
 }
 
-/* Byte `i` of each, as widen_bytes(). */
+/* Widens byte `i` of a and of b as widen_bytes() does. */
 template <int i> EY_DEVICE uint32_t widen_bytes_of_two(uint32_t a, uint32_t b)
 {
     uint32_t out;
@@ -502,7 +503,7 @@ template <int half> EY_DEVICE uint32_t e4m3_widened(uint32_t four, uint32_t fact
     return bf16_pair_mul(widen_bytes<half>(four) << 4 & 0x87f087f0u, factor);
 }
 
-/* The same for byte `i` of each. */
+/* Converts byte `i` of a and of b in the same way. */
 template <int i> EY_DEVICE uint32_t e4m3_interleaved(uint32_t a, uint32_t b)
 {
     return bf16_pair_mul(widen_bytes_of_two<i>(a, b) << 4 & 0x87f087f0u, E4M3_FACTOR);

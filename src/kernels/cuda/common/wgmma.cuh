@@ -2,13 +2,14 @@
 /* The matrix unit of sm_90a. Four warps, a warpgroup, compute c[64, 8·tiles] += a[64, 16] · bᵀ with
  * one b[8·tiles, 16].
  *
- * Warp w of the four has rows 16w..16w+15, in the registers that mma_bf16 has for 16 x 16 and for
- * each 8 columns of c. b lies in shared memory, rows of 128 bytes (64 columns) one after the other
- * from a multiple of 1024 bytes on; the 16-byte unit u of row r lies at unit u ^ r % 8.
+ * Warp w of the four has rows 16w..16w+15, in the register layout of mma_bf16: a as its 16 x 16
+ * operand, and each 8 columns of c as its result. b lies in shared memory, rows of 128 bytes (64
+ * columns) one after the other from a multiple of 1024 bytes on; the 16-byte unit u of row r lies
+ * at unit u ^ r % 8.
  *
- * All is asynchronous: a and c may be accessed again only after wgmma_wait() for their group, and
- * shared memory that ordinary instructions or cp.async wrote needs fence_shared() and then a
- * barrier. The emulator has functions of the same meaning. */
+ * The instructions are asynchronous: a and c may be accessed again only after wgmma_wait() for
+ * their group, and shared memory that ordinary instructions or cp.async wrote needs fence_shared()
+ * and then a barrier. The emulator has functions of the same meaning. */
 #ifndef EY_CUDA_WGMMA_CUH
 #define EY_CUDA_WGMMA_CUH
 
@@ -235,9 +236,9 @@ EY_DEVICE void wgmma_transposed(float (&c)[8][4], const uint32_t a[4], uint64_t 
 
 /* ---- e4m3: c[64, 8·tiles] += a[64, 32] · bᵀ, b[8·tiles, 32] ----
  *
- * Lane 4g + t has of a warp's 16 rows what mma_e4m3() takes. b is given by the address of its first
- * row's 32 bytes in shared memory, since the rest of its descriptor is the same for all. Products
- * are exact, but sums keep some 14 bits. */
+ * Lane 4g + t holds the part of the warp's 16 rows that mma_e4m3() takes. b is given by the address
+ * of its first row's 32 bytes in shared memory, since the rest of its descriptor is the same for
+ * all. Products are exact, but sums keep some 14 bits. */
 EY_DEVICE uint32_t wgmma_e4m3_operand(uint32_t shared)
 {
     return 1u << 16 | shared >> 4;

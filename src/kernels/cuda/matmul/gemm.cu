@@ -2,9 +2,9 @@
 /* GEMM (many tokens), on the matrix units: y[n, rows] = x[n, k] · wᵀ, w packed FP8 or BF16, x BF16.
  *
  * Weights are the left operand (16 rows), tokens the right one (8 columns). w and x come through a
- * ring of stages in shared memory, each one chunk of 64 bytes of w's columns. All is done for two
- * steps of the matrix unit, 32 columns, at a time, a `pair`: FP8 chunks have two pairs, BF16 chunks
- * one. The tile shapes are in gemm_launch.h. */
+ * ring of stages in shared memory, each one chunk of 64 bytes of w's columns. The kernel processes
+ * two steps of the matrix unit (32 columns), a `pair`, at a time: FP8 chunks have two pairs, BF16
+ * chunks one. The tile shapes are in gemm_launch.h. */
 #include "kernels/cuda/matmul/gemm_common.cuh"
 
 template <int dtype_, int row_warps, int token_warps, int k_warps_, int m_tiles_, int n_tiles_,
@@ -232,7 +232,7 @@ EY_DEVICE void fill_next(const struct matmul_args &a, const struct gemm_place &p
     copy_commit();
 }
 
-/* Prefetches the first stages; their weights before the kernel that makes x has ended. */
+/* Prefetches the first stages. Weights are loaded before the kernel that makes x has ended. */
 template <class S>
 EY_DEVICE void fill_first(const struct matmul_args &a, const struct gemm_place &p,
                           struct gemm_ring *ring)

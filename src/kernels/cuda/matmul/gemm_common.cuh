@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the GEMM kernels (gemm.cu, gemm_w8a8_sm89.cu, gemm_wgmma_sm90.cu): positions of tiles,
- * block scales, and turning sums in shared memory into results. S is a kernel's shape: fp8, rows
- * and tokens of a tile, warp_rows and warp_tokens of what is staged together, staged_row floats
- * apart; adds_in_memory: whether the memory itself adds sums to y. */
+ * block scales, and turning sums in shared memory into results. S is a kernel's shape. fp8: the
+ * weights' type; rows, tokens: of a tile; warp_rows, warp_tokens: of the sums that are staged
+ * together; staged_row: floats between tokens there; adds_in_memory: whether sums are added to y by
+ * the memory system. */
 #ifndef EY_CUDA_GEMM_COMMON_CUH
 #define EY_CUDA_GEMM_COMMON_CUH
 
@@ -99,9 +100,8 @@ EY_DEVICE float gemm_activation(float v, int out)
 
 /* ---- results: shared → global, 4 consecutive rows of a token at a time ---- */
 
-/* The sums of warp_rows rows, from row `first_row` of the matrix on, and of `n_tokens` tokens, as a
- * team of threads finds them. Gate and up are staged alternately by 16 rows and give half as many
- * results. */
+/* The sums of warp_rows rows, from row `first_row` of the matrix on, and of `n_tokens` tokens, in
+ * shared memory. Gate and up are staged alternately by 16 rows and give half as many results. */
 struct gemm_staged {
     float *sums;
     int copies, first_row, first_token, n_tokens;

@@ -129,8 +129,8 @@ static inline struct launch gemm_launch_tile(const struct matmul_args *a, enum g
 
 /* Returns the tile with which the busiest SM finishes first. An SM's throughput grows with the
  * tile, because a small one does fewer products per byte of shared memory; the start and end of a
- * tile cost about as much as 256 columns. With up to 64 tokens a GEMM is limited by weights: then
- * the narrow tile, if wide ones would leave a third of the SMs idle. */
+ * tile cost about as much as 256 columns. With up to 64 tokens a GEMM is limited by reading
+ * weights: then the narrow tile is chosen if wide ones would leave a third of the SMs idle. */
 static inline enum gemm_tile_kind gemm_choose_portable(const struct matmul_args *a, int sm_count)
 {
     static const double speed[] = {1.0, 0.92, 0.75};
@@ -163,7 +163,8 @@ static inline double gemm_sm90_cost(const struct matmul_args *a, const struct ge
            (0.5 + 0.036 * tile->tokens + stages * stage);
 }
 
-/* The same for the narrow tile, which is better while a GEMM is limited by weights. */
+/* Returns the approximate microseconds with the narrow tile, which is better while a GEMM is
+ * limited by reading weights. */
 static inline double gemm_narrow_cost(const struct matmul_args *a, int sm_count)
 {
     const struct gemm_tile *tile = gemm_tile(GEMM_32x64);

@@ -53,10 +53,10 @@ EY_DEVICE int sm90_stages(const struct matmul_args &a)
 
 /* ---- global → shared ----
  *
- * A thread loads `pieces` of 16 bytes of a stage, first those of weights. Instead of blocks of rows
- * beyond the last it loads the last again; tokens beyond the last keep what shared memory held.
- * Their results are never stored. (Loading the last token instead would make all these loads queue
- * for the same bytes.) Columns beyond the last are zeros. */
+ * A thread loads `pieces` of 16 bytes of a stage, first those of weights. In place of blocks of
+ * rows beyond the last, it loads the last block again; tokens beyond the last keep the old contents
+ * of shared memory. Their results are never stored. (Loading the last token instead would make all
+ * these loads queue for the same bytes.) Columns beyond the last are zeros. */
 struct sm90_share {
     const unsigned char *w, *x;
     unsigned char *w_to, *x_to; /* addresses in the first stage */
@@ -309,7 +309,7 @@ template <class S> EY_DEVICE void gemm_sm90(const struct matmul_args &a, unsigne
     const struct sm90_share share = sm90_find_share<S>(a, p, shared, &offsets);
 
     let_next_start();
-    /* the first stages; their weights before the kernel that makes x has ended */
+    /* the weights of the first stages are loaded before the kernel that makes x has ended */
 #pragma unroll
     for (int i = 0; i < S::stages - 1; i++)
         copy_pieces<S>(a, p, share, offsets, i * S::stage_bytes, i, 0, S::w_pieces);

@@ -285,8 +285,8 @@ EY_DEVICE void gemv_read_x(uint32_t x[gemv_lane<dtype>::WORDS], const struct gem
     }
 }
 
-/* sum[groups][4] += (a chunk's rows) · x. `place`: index of the chunk among the staged ones.
- * Columns of missing tokens may be anything. */
+/* sum[groups][4] += (a chunk's rows) · x. `place`: index of the chunk among the staged ones. The
+ * sums of missing tokens are undefined. */
 template <int dtype, int groups>
 EY_DEVICE void gemv_multiply_chunk(float sum[groups][4], const struct gemv_chunk &c,
                                    float chunk_scale, bool wide, const struct gemv_staged_x &s,

@@ -14,9 +14,9 @@ enum {
     DIGITS = 2 * COLUMNS,        /* their bytes in shared memory: [lane's columns, digit, 32] */
     X_SCALES_AT = PAIR * DIGITS, /* [chunk, lane's columns] */
     X_SCALE_BYTES = 4 * 16,      /* scale bytes of a chunk */
-    OTHER_ZEROS_AT = X_SCALES_AT + PAIR * X_SCALE_BYTES, /* 32 bytes for lanes that read nothing: in
-                                banks 0 to 7, and again in 16 to 23; each reads where x is not read
-                                with them */
+    /* 32 zero bytes for lanes that need no x, in banks 0 to 7 and again in 16 to 23: such a lane
+     * reads the copy whose banks the other lanes do not read at the same time */
+    OTHER_ZEROS_AT = X_SCALES_AT + PAIR * X_SCALE_BYTES,
     ZEROS_AT = OTHER_ZEROS_AT + 64,
     WARP_SHARED = 6 * 128,
 };
@@ -61,7 +61,7 @@ EY_DEVICE void m1_load_norm(uint4 norm[2], const struct matmul_args &a, int colu
     }
 }
 
-/* Writes the zeros for lanes that read nothing. */
+/* Writes the zeros for lanes that need no x. */
 EY_DEVICE void m1_put_zeros(unsigned char *own)
 {
     const int lane = lane_index();

@@ -279,8 +279,8 @@ EY_DEVICE void lm_head_read_x(uint32_t x[lm_head_unit<dtype>::WORDS], const unsi
     }
 }
 
-/* sum[groups][4] += (a unit's rows) · x. `place`: index of the unit among the staged ones. Columns
- * of missing tokens become anything. */
+/* sum[groups][4] += (a unit's rows) · x. `place`: index of the unit among the staged ones. The sums
+ * of missing tokens are undefined. */
 template <int dtype, int groups>
 EY_DEVICE void multiply_unit(float sum[groups][4], const struct lm_head_weights &w,
                              const struct lm_head_staged_x &s, int place, int n)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of some rows of x, which are tokens, with packed weights of any dtype.
+/* Matmuls of up to 64 rows of x (tokens) with packed weights: FP8, BF16, int8 or int4.
  *
  * arrange_rows converts x once into the order of the matrix unit, and each block of threads has all
  * tokens: weights are read once, and the work for x does not grow with the rows of weights (in
@@ -7,12 +7,12 @@
  *
  * Weights are the left operand. They are converted for the matrix unit in registers:
  *
- * FP8: sign and seven bits of an e4m3, moved to their places in BF16, are 2^-120 of the value,
- * also for subnormals. x is multiplied by SMALL_X_FACTOR and the scales by the rest, so a weight
- * costs no multiplication. x may be up to 2^63. Sums are in units of the block scale at hand
- * (struct running_scale). BF16: not converted. Int8: float16, exactly; the row's scale
- * multiplies the sum. Int4: float16 times the scale of its group. Where weights are float16, x is
- * too, times a power of two for each token that puts its largest number just below float16's limit.
+ * FP8: sign and seven bits of an e4m3, moved to their places in BF16, are 2^-120 of the value, also
+ * for subnormals. x is multiplied by SMALL_X_FACTOR and the scales by the rest of 2^120, so weights
+ * need no multiplication. x may be up to 2^63. Sums are in units of the block scale at hand (struct
+ * running_scale). BF16: not converted. Int8: float16, exactly; the row's scale multiplies the sum.
+ * Int4: float16 times the scale of its group. Where weights are float16, x is too, times a power of
+ * two for each token that puts its largest number just below float16's limit.
  *
  * A tile's columns may be split over several blocks of threads. The last one to arrive adds up all
  * their parts, always in the same order. */
@@ -226,7 +226,8 @@ EY_DEVICE struct small_share<S> small_find_share(const struct small_matmul_args 
     return s;
 }
 
-/* With an odd number of chunks, the one beyond the last is zeros. */
+/* Copies the thread's weights of a stage. If the number of chunks is odd, the chunk beyond the last
+ * is filled with zeros. */
 template <class S>
 EY_DEVICE void small_copy_weights(const struct gemm_place &p, const struct small_share<S> &s,
                                   unsigned char *stage, int block)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of some rows of x with matrices of GGUF types, like matmul_small.cu for int4: x is
- * arranged as for int4, and weights become float16 in registers: codes exactly, then times their
- * scale and plus their minimum, rounded once more. All are multiplied by a power of two of the
- * matrix that keeps them within float16, which the sums undo. */
+/* Matmuls of up to 64 rows of x with matrices of GGUF types. They work like matmul_small.cu for
+ * int4: x is arranged as for int4, and weights become float16 in registers: codes exactly, then
+ * times their scale and plus their minimum, rounded once more. All are multiplied by a power of two
+ * of the matrix that keeps them within float16, which the sums undo. */
 #include "kernels/cuda/matmul/matmul_small_gguf_launch.h"
 #include "kernels/cuda/common/gguf_unit.cuh"
 #include "kernels/cuda/matmul/matmul_small_join.cuh"
@@ -186,7 +186,7 @@ EY_DEVICE void small_gguf_add_stage(float sum[2][S::n_tiles][4], const unsigned 
     }
 }
 
-/* Removes the matrix' and x's powers of two from the sums. */
+/* Removes the powers of two of the matrix and of x from the sums. */
 template <class S>
 EY_DEVICE void small_gguf_finish_sums(float sum[2][S::n_tiles][4],
                                       const struct small_matmul_args &a, const struct gemm_place &p)

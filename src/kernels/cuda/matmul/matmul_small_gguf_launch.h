@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of some rows of x, up to 64, with matrices of GGUF's types (matmul_small_gguf.cu). Tiles
- * and splits are those of matmul_small_launch.h; a stage is a chunk of 128 columns. */
+/* Matmuls of up to 64 rows of x with matrices of GGUF's types (matmul_small_gguf.cu). Tiles and
+ * splits are those of matmul_small_launch.h; a stage is a chunk of 128 columns. */
 #ifndef EY_CUDA_MATMUL_SMALL_GGUF_LAUNCH_H
 #define EY_CUDA_MATMUL_SMALL_GGUF_LAUNCH_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by matmuls of some rows (matmul_small.cu, matmul_small_gguf.cu, matmul_small_sm90.cu). If
- * a tile's columns are split over several blocks of threads, the last one to arrive adds up all
+/* Shared by the matmuls of few rows (matmul_small.cu, matmul_small_gguf.cu, matmul_small_sm90.cu).
+ * If a tile's columns are split over several blocks of threads, the last one to arrive adds up all
  * their parts, in the same order whichever it is. */
 #ifndef EY_CUDA_MATMUL_SMALL_JOIN_CUH
 #define EY_CUDA_MATMUL_SMALL_JOIN_CUH
@@ -8,7 +8,8 @@
 #include "kernels/cuda/matmul/gemm_common.cuh"
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
-/* Whether this block is the last one of its tile; it sees everything that the others wrote then. */
+/* Returns whether this block is the last to arrive of its tile's. The last block sees everything
+ * that the others wrote. */
 EY_DEVICE bool small_is_last(uint32_t *counter)
 {
     __shared__ uint32_t before;

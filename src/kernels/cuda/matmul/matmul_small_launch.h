@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of some rows of x, up to 64, with packed weights (matmul_small.cu): their one tile, the
- * splits of columns, and the launches. C for the host, C++ for the kernels.
+/* Matmuls of up to 64 rows of x with packed weights (matmul_small.cu): their one tile, the splits
+ * of columns, and the launches. C for the host, C++ for the kernels.
  *
  * A tile is SMALL_TILE rows of w (gate and up alternate, 16 each) and all tokens. If there are
  * fewer tiles than SMs, a tile's columns are split over several blocks of threads. */
@@ -21,7 +21,8 @@ enum {
     SMALL_MOST_SPLITS = 8,
     SMALL_MOST_PARTS = 320, /* most tiles times splits if there are several splits */
     SMALL_LEAST_ROWS = 8,
-    SMALL_SHARE_BYTES = 100 << 10, /* least weights of an SM with which it pays for fewer rows */
+    SMALL_SHARE_BYTES = 100 << 10, /* least bytes of weights per SM for which this kernel beats a
+                                      GEMV of SMALL_LEAST_ROWS rows */
     ARRANGE_THREADS = 256,
     ARRANGE_COLUMNS = 16, /* x has a multiple of this many */
 };
@@ -119,8 +120,9 @@ static inline int64_t small_weight_bytes(const struct matmul_args *a)
            (a->segment[0].w.dtype == K_INT4 ? 4 : 2);
 }
 
-/* Whether it is faster than a GEMV of few rows, measured on an H100: each SM's share of the weights
- * must make up for one more launch, and for joining. A norm is half of a GEMV's work with x. */
+/* Whether this kernel is faster than a GEMV, measured on an H100: each SM's share of the weights
+ * must be large enough to make up for one more launch and for joining. A norm is half of a GEMV's
+ * work on x. */
 static inline bool small_is_faster(const struct matmul_args *a, int sm_count)
 {
     const int64_t bytes = small_weight_bytes(a) * (a->norm ? 2 : 1);

@@ -11,9 +11,9 @@
  *
  * A block of threads has 128 weight rows and all tokens. One warp streams weights and x through a
  * ring by bulk copies; weights do not depend on the previous kernel, so the ring is full when that
- * ends. Another warp computes 1/rms meanwhile, which is applied to the sums at the end, so nobody
- * needs a whole row of x before. A tile's columns may be split over several blocks; their parts are
- * added up by the last of them, or by the kernel that reads x next (make_planes).
+ * ends. Another warp computes 1/rms meanwhile, which is applied to the sums at the end, so no warp
+ * has to wait for a whole row of x. A tile's columns may be split over several blocks; their parts
+ * are added up by the last of them, or by the kernel that reads x next (make_planes).
  *
  * The emulator lacks these instructions: it runs matmul_small.cu instead. */
 #ifndef EY_EMULATE

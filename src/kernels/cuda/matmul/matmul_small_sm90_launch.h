@@ -11,8 +11,8 @@
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
 /* T(tokens, columns of an instruction: tokens, or twice as many where it takes both planes, teams
- * of eight warps that take stages in turns, KB of the ring, blocks of threads that shall fit an SM)
- */
+ * of eight warps that take stages in turns, KB of the ring, blocks of threads that must fit on an
+ * SM) */
 #define EY_PLANES_TILES(T) \
     T(8, 16, 1, 102, 2)    \
     T(16, 32, 1, 102, 2)   \
@@ -25,14 +25,15 @@ enum {
     PLANES_WARPS = 8, /* of a team, each with 16 rows of the tile */
     PLANES_MOST_STAGES = 16,
     PLANES_HEAD = 1024,   /* bytes of barriers, and of 1/rms, before the ring */
-    PLANES_RMS_AT = 256,  /* in it */
+    PLANES_RMS_AT = 256,  /* its offset there */
     PLANES_THREADS = 128, /* of a block of make_planes: a warp for SCALE_BLOCK columns of a row */
-    PLANES_PARTS_X_TOKENS = SMALL_MOST_PARTS * SMALL_MOST_TOKENS, /* what the parts' buffer has */
+    PLANES_PARTS_X_TOKENS = SMALL_MOST_PARTS * SMALL_MOST_TOKENS, /* size of the buffer of parts */
 };
 
-/* Of SCALE_BLOCK columns of x: both planes, and a scale for each token. */
+/* Bytes of SCALE_BLOCK columns of x: both planes, and a scale for each token. */
 #define PLANES_X_BYTES(tokens) ((tokens) * (2 * SCALE_BLOCK + 4))
-/* Weights and x of a stage; the next one begins at a multiple of 1024 bytes too. */
+/* Bytes of a stage: weights and x, rounded up so that the next stage also begins at a multiple of
+ * 1024 bytes. */
 #define PLANES_STAGE(tokens) (SMALL_W_BYTES(K_FP8) + (PLANES_X_BYTES(tokens) + 1023) / 1024 * 1024)
 
 struct planes_tile {
@@ -40,7 +41,7 @@ struct planes_tile {
     int tokens, teams, ring_bytes;
 };
 
-/* The smallest for n rows. */
+/* Returns the smallest tile that holds n rows. */
 static inline const struct planes_tile *planes_tile(int n)
 {
 #define EY_PLANES_TILE(tokens, columns, teams, ring, blocks) \
@@ -53,7 +54,7 @@ static inline const struct planes_tile *planes_tile(int n)
     return &tiles[i];
 }
 
-/* Whether the kernel can multiply them. */
+/* Whether the kernel takes this matmul. */
 static inline bool planes_take(const struct matmul_args *a)
 {
     struct matmul_args all = *a;
@@ -63,18 +64,18 @@ static inline bool planes_take(const struct matmul_args *a)
            small_takes(&all);
 }
 
-/* What a matmul's blocks of threads take, in microseconds, as measured on an H200 (64 and 128
+/* The times in microseconds of a matmul's blocks of threads, measured on an H200 (64 and 128
  * tokens: on an H100). */
 struct planes_costs {
     int tokens, blocks;  /* of threads that an SM runs at once */
-    double start, stage, /* of a round of blocks; each stage of theirs */
-        reading,         /* a stage's weights, by one SM of all */
-        part,            /* of each split, where there are several */
-        join;            /* adding up parts that the next kernel does not */
+    double start, stage, /* of a round of blocks; of each of its stages */
+        reading,         /* of a stage's weights, while all SMs read */
+        part,            /* of each split if there are several */
+        join;            /* adding up parts, if the next kernel does not do it */
 };
 
-/* Of a matmul with tiles of `blocks` blocks of columns, which is added to y or not. Two teams have
- * a stage each at the same time. */
+/* Returns the time in microseconds of a matmul whose tiles have `blocks` blocks of columns. adds:
+ * whether the result is added to y. Two teams process a stage each at the same time. */
 static inline double planes_cost(int tiles, int blocks, int splits, const struct planes_tile *tile,
                                  bool adds, int sm_count)
 {
@@ -118,7 +119,7 @@ static inline struct launch make_planes_launch(const struct planes_args *a)
     return l;
 }
 
-/* Fills in a->stages. */
+/* Computes the launch, and fills in a->stages. */
 static inline struct launch planes_launch(struct planes_matmul_args *a, int sm_count)
 {
     const struct matmul_args *m = &a->small.matmul;
