@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the GPU's limits: reading memory, and multiply-adds of the matrix unit. Figures are
- * given as shares of these. */
+/* Measures the GPU's limits: reading memory, and multiply-adds of the matrix unit. Performance
+ * figures are given as shares of these limits. */
 #include "kernels/cuda/common/ptx.cuh"
 #include "kernels/cuda/loading/roofline_launch.h"
 

@@ -51,7 +51,7 @@ struct norm_row {
     float eps;
 };
 
-/* The same for a row that its threads hold in registers, four columns each in turn. */
+/* Returns the moments of a row that the threads hold in registers, four columns each in turn. */
 EY_DEVICE struct moments moments_of_quads(const float4 v[NORM_QUADS], int width, bool centered,
                                           float eps, float *shared)
 {
@@ -124,8 +124,8 @@ EY_KERNEL(norm_rows, struct norm_args, NORM_BLOCK, 2)
     norm_row(r, a.layer != 0, shared);
 }
 
-/* Norms row by row with the same weights, or a token's rows together. Rows of a token are
- * consecutive, so the output's layout is the input's. */
+/* Applies the norm row by row with the same weights, or to all rows of a token together. Rows of a
+ * token are consecutive, so the output's layout is the input's. */
 EY_KERNEL(merge_norm, struct merge_norm_args, NORM_BLOCK, 2)
 {
     __shared__ float shared[NORM_BLOCK / 32];
@@ -137,7 +137,7 @@ EY_KERNEL(merge_norm, struct merge_norm_args, NORM_BLOCK, 2)
     norm_row(r, true, shared);
 }
 
-/* ---- in ---- */
+/* ---- embeddings and rotary angles ---- */
 
 EY_KERNEL(embed, struct embed_args, ROW_BLOCK, 2)
 {

@@ -26,8 +26,8 @@ struct selection {
     uint32_t histogram[BINS];
     uint32_t warp[WARPS]; /* one number per warp */
     uint32_t n_kept;
-    uint32_t bin, above,
-        in; /* where the 64th is: its bin, how many are in higher ones, and in this one */
+    uint32_t bin, above, in; /* the bin of the wanted number, and how many numbers are in higher
+                                bins and in this one */
 };
 
 EY_DEVICE uint32_t warp_max_bits(uint32_t v)
@@ -111,7 +111,8 @@ EY_DEVICE uint64_t raised_bound(struct selection *s, const uint64_t *items, int 
     }
 }
 
-/* Puts the numbers that reach the bound into s->kept; s->n_kept counts them, also beyond KEPT. */
+/* Puts the numbers that reach the bound into s->kept, at most KEPT. s->n_kept counts all of these
+ * numbers, also beyond KEPT. */
 EY_DEVICE void topk_keep(struct selection *s, const uint64_t *items, int n, uint64_t bound)
 {
     __syncthreads();
