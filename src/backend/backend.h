@@ -286,7 +286,7 @@ struct compute_ops {
     void (*patch_embed)(struct backend *be, dev x, const float *pixels, const struct affine *w,
                         const struct placed *table, const struct vision_shape *shape, int rows,
                         int cols, int first, int n);
-    /* Optional. The same from an image's bytes. Without it the host makes pixels. */
+    /* Optional. Embeds patches from an image's bytes. Without it the host makes pixels. */
     void (*patch_embed_rgb)(struct backend *be, dev x, const struct rgb_image *image,
                             const struct affine *w, const struct placed *table,
                             const struct vision_shape *shape, int first, int n);
@@ -361,7 +361,7 @@ struct memory_ops {
  * results are valid after finish(). At most two steps are in flight. */
 struct graph_ops {
     /* Capture a step of this shape, with the logits of each row, as a graph instead of running it.
-     * capture_begin() returns false if a graph is not worth it. */
+     * capture_begin() returns false if a graph would not be faster. */
     bool (*capture_begin)(struct backend *be, const struct step_shape *shape);
     bool (*capture_end)(struct backend *be, ey_err *e);
     /* Launches the graph of the step's shape. Returns 0 if there is none, or if it does not match

@@ -20,8 +20,8 @@ static inline float nearest_e4m3(float f)
     return nearbyintf(f / step) * step;
 }
 
-/* Rounds a row of activations in place as limits.fp8_prompts does: in each 128 columns to e4m3
- * multiples of the largest magnitude / 448. */
+/* Rounds a row of activations in place as limits.fp8_prompts does: each block of 128 columns to
+ * e4m3 numbers times its largest magnitude / 448. */
 static inline void round_activations(float *row, size_t n)
 {
     for (size_t first = 0; first < n; first += FP8_BLOCK) {

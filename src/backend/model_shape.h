@@ -11,7 +11,7 @@
 struct text_shape {
     int hidden, n_layers, n_heads, n_kv_heads, head_dim, mlp, vocab_size;
     int max_position;
-    int window; /* number of keys that a row attends to, with its own; 0 without limit */
+    int window; /* number of keys that a row attends to, including its own; 0 for no limit */
     float norm_eps;
     double rope_theta;
     int rope_section[3]; /* frequencies of the T, H and W axes, interleaved (spec 3.3); all 0 for

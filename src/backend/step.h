@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The work of one step: rows of one or several sequences and the logits wanted of them, or patches
- * of one or several images. In host memory, read before a call returns. */
+ * of one or several images. The arrays are in host memory; a backend reads them before its call
+ * returns. */
 #ifndef EY_BACKEND_STEP_H
 #define EY_BACKEND_STEP_H
 

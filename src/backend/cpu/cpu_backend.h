@@ -109,7 +109,7 @@ struct cpu_linear {
 void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue);
 
-/* ---- steps, as backend.h says ---- */
+/* ---- the operations of backend.h ---- */
 size_t cpu_weight_bytes(const struct backend *be, const struct tensor *w, enum placement placement);
 bool cpu_place(struct backend *be, struct placed **out, const struct tensor *in,
                enum weight_role role, enum placement placement, ey_err *e);

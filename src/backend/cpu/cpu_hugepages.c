@@ -18,7 +18,7 @@
 enum {
     PAGE = 4096,
     HUGEPAGE_MIN_BYTES = 64 << 10, /* least bytes of a matrix, or of its scales */
-    COPY_CHUNK_BYTES = 32 << 20,   /* bytes copied at a time, in memory twice meanwhile */
+    COPY_CHUNK_BYTES = 32 << 20,   /* bytes copied at a time, twice in memory during the copy */
     WEIGHT_PARTS = 3
 };
 
@@ -39,7 +39,7 @@ struct cpu_hugepages {
     struct refine_progress progress;
 };
 
-/* ---- which ---- */
+/* ---- the weights to copy ---- */
 
 void cpu_remember_weight(struct cpu *c, struct cpu_weight *w)
 {

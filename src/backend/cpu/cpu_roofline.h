@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the limits of the machine; figures are given as shares of these. */
+/* Measures the limits of the machine; performance figures are given as shares of these limits. */
 #ifndef EY_BACKEND_CPU_CPU_ROOFLINE_H
 #define EY_BACKEND_CPU_CPU_ROOFLINE_H
 

@@ -69,7 +69,7 @@ static bool ref_supports_fp8_prompts(const struct backend *be, bool *slow, ey_er
     (void)be;
     (void)slow;
     (void)why;
-    return true; /* with the GPU's rounding, to show its effect on answers, not to be fast */
+    return true; /* rounds as a GPU does, to show the effect on answers; it is not faster */
 }
 
 static bool ref_reserve(struct backend *be, const struct backend_limits *l, ey_err *e)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hot loops of ref, compiled for each register width. Lanes and their order are the same in
- * each, and without contraction (-ffp-contract=off) so are the bits. Dispatch is by hand because
- * sanitizers do not support resolvers, and clang 14 has no target_clones. */
+/* The hot loops of ref, compiled for each register width. Lanes and their order are the same for
+ * each width, so the bits are the same, too, as long as multiply-adds are not contracted
+ * (-ffp-contract=off). Dispatch is by hand because sanitizers do not support resolvers, and clang
+ * 14 has no target_clones. */
 #include <string.h>
 
 #include "backend/ref/ref_backend.h"
