@@ -125,7 +125,8 @@ struct matmul_kernels {
     size_t x_element; /* most bytes of an element of packed x, including what follows the rows */
     /* Packs rows of a tile for gemv() in the kernels' own layout; their width is `padded`. */
     void (*pack_gemv)(void *out, const struct packing_args *p);
-    /* Or else packs columns begin .. end-1, multiples of CPU_K_STEP, of all rows. */
+    /* If not NULL, used in place of pack_gemv(): packs columns begin .. end-1, multiples of
+     * CPU_K_STEP, of all rows. */
     void (*pack_gemv_columns)(void *out, const struct packing_args *p, size_t begin, size_t end);
     void (*gemv)(float *out, size_t out_stride,
                  const struct gemv_args *t); /* reads weights in place, once */

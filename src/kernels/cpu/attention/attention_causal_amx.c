@@ -257,7 +257,8 @@ static int seen_keys(const struct attention_tile *t, int *all)
     return most;
 }
 
-/* Returns what to prefetch: nothing for many queries, which take longer than reading. */
+/* Returns the prefetches for the next block: none for many queries, because they take longer than
+ * reading. */
 static struct kv_prefetch next_kv(const struct attention_tile *t, bool few)
 {
     const size_t half = (size_t)t->dim * CPU_KEY_BLOCK * sizeof(uint16_t);

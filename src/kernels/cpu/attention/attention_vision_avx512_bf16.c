@@ -10,7 +10,7 @@
 
 #include "kernels/cpu/attention/attention_vision_scores_tmpl.h"
 
-enum { PATCHES_PER_WORD = 2 }; /* patches per word */
+enum { PATCHES_PER_WORD = 2 };
 
 static size_t value_bytes_bf16(int dim)
 {

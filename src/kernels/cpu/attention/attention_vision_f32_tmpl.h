@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/attention/attention_vision_scores_tmpl.h"
 
-enum { PATCHES_PER_WORD = 1 }; /* patches per word */
+enum { PATCHES_PER_WORD = 1 };
 
 static size_t value_bytes_f32(int dim)
 {

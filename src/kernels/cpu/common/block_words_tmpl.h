@@ -316,7 +316,7 @@ INLINE bool codes_have_signs(enum dtype dtype)
     return dtype == DTYPE_Q8_0 || dtype == DTYPE_Q6_K || dtype == DTYPE_IQ4_XS;
 }
 
-/* ---- whole numbers that belong to codes ---- */
+/* ---- integer scales, minima and zeros of codes ---- */
 
 /* Unpacks eight scales and eight minima of six bits to bytes. */
 INLINE void six_bits(uint64_t *scales, uint64_t *minima, const uint8_t *p)
@@ -434,8 +434,8 @@ INLINE int_vector numbers_as_pairs(int_vector eight, int first)
     return look_up_bytes(eight, load_whole(at[first / 2]));
 }
 
-/* Returns what the lower or upper codes (plane 0 or 1) of a load are multiplied by (scales), or
- * what is subtracted from them (zeros). */
+/* Returns the scales by which the lower or upper codes (plane 0 or 1) of a load are multiplied, or
+ * the zeros that are subtracted from them. */
 INLINE int_vector numbers_of_load(enum dtype dtype, const struct sub_numbers *sub, int load,
                                   int plane)
 {
@@ -500,8 +500,8 @@ INLINE void load_words(int_vector words[LOAD_WORDS], enum dtype dtype, const uin
 }
 
 /* The same for IQ4_XS, plus OFFSET times each word's scale: unsigned codes are widened and scaled
- * by one multiplication of bytes. What that adds to sums depends only on scales and x, and is
- * subtracted again (pack_offsets()). */
+ * by one multiplication of bytes. The sums grow by an amount that depends only on scales and x;
+ * pack_offsets() stores the correction. */
 enum { OFFSET = 128 };
 INLINE void load_offset_words(int_vector words[LOAD_WORDS], const uint8_t *p, int load,
                               const struct sub_numbers *sub)

@@ -71,7 +71,7 @@ INLINE int_vector dot_accumulate(int_vector sum, int_vector a, int_vector b)
     return sum;
 }
 
-/* The same with a pair in memory for all lanes. */
+/* Adds the products with one pair in memory, which all lanes share. */
 INLINE int_vector dot_accumulate_pair(int_vector sum, int_vector a, const uint32_t *pair)
 {
     __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*pair));
@@ -104,8 +104,7 @@ INLINE int_vector dot_accumulate(int_vector sum, int_vector a, int_vector b)
 #else
     __asm__("vpaddd %1, %0, %0"
             : "+x"(sum)
-            : "x"(_mm256_madd_epi16(
-                a, b))); /* or compilers add products first, and have no room for them */
+            : "x"(_mm256_madd_epi16(a, b))); /* otherwise compilers run out of registers */
 #endif
     return sum;
 }

@@ -9,7 +9,7 @@
 
 static const uint8_t fp8_low[128] = {MAGNITUDES(LOW_BYTE)}, fp8_high[128] = {MAGNITUDES(HIGH_BYTE)};
 
-/* The same of 0 to 127. */
+/* BF16 bits of the integers 0 to 127, also in two tables of bytes. */
 #define TWO(F, b, step) F(b), F((b) + (step))
 #define FOUR(F, b, step) TWO(F, b, step), TWO(F, (b) + 2 * (step), step)
 #define EIGHT(F, b, step) FOUR(F, b, step), FOUR(F, (b) + 4 * (step), step)

@@ -149,13 +149,13 @@ INLINE void gemv_int4_step_bf16(vf *acc, struct int4_stream_bf16 *s, const struc
 
 enum { MAX_PACKED_VECTORS = 2 * STEP_VECTORS };
 
-/* Of CPU_K_STEP columns of a row. */
+/* Returns the number of vectors into which CPU_K_STEP columns of a row are packed. */
 INLINE size_t packed_vectors_bf16(const struct packing_args *p)
 {
     return p->fp8_order ? MAX_PACKED_VECTORS : STEP_VECTORS;
 }
 
-/* Steps of a phase, and which of them vector i of columns k .. is. */
+/* Return the number of steps of a phase, and the step of vector i of the columns from k on. */
 INLINE size_t packed_steps_bf16(const struct packing_args *p)
 {
     return p->padded / (WORD_COLUMNS * LANES) * (p->fp8_order ? WORD_COLUMNS : 1);

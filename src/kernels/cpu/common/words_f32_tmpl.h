@@ -38,7 +38,7 @@ INLINE void x_unscaled_words(vf out[STEP_VECTORS], const struct packing_args *p,
 #endif
 }
 
-/* The same times its scale, as words. */
+/* Stores CPU_K_STEP columns of a row times their scale, as words. */
 INLINE void store_x_words_f32(float *out, const struct packing_args *p, int row, size_t k)
 {
     vf x[STEP_VECTORS];
@@ -195,8 +195,8 @@ INLINE void gemv_bf12_step_f32(vf *acc, const bf12_vector (*wv)[BF12_VECTORS],
     for (int a = 0; a < count; a++) {
         const float *x = (const float *)t->x + k;
         __asm__(""
-                : "+r"(x)); /* or compilers load all columns for two weight rows, and have no room
-                               for them */
+                : "+r"(x)); /* otherwise compilers load all columns for two weight rows and run out
+                               of registers */
         UNROLL
         for (int i = 0; i < CPU_K_STEP / LANES; i++) {
             const vf w = bf16_words_to_f32(wv[a], i);
@@ -269,14 +269,14 @@ INLINE void gemv_int4_step_f32(vf *acc, struct int4_stream_f32 *s, const struct 
 
 enum { MAX_PACKED_VECTORS = STEP_VECTORS };
 
-/* Of CPU_K_STEP columns of a row. */
+/* Returns the number of vectors into which CPU_K_STEP columns of a row are packed. */
 INLINE size_t packed_vectors_f32(const struct packing_args *p)
 {
     (void)p;
     return STEP_VECTORS;
 }
 
-/* Steps of a phase, and which of them vector i of columns k .. is. */
+/* Return the number of steps of a phase, and the step of vector i of the columns from k on. */
 INLINE size_t packed_steps_f32(const struct packing_args *p)
 {
     return p->padded / LANES;
@@ -294,7 +294,7 @@ INLINE void x_packed_words_f32(vf out[MAX_PACKED_VECTORS], const struct packing_
     x_unscaled_words(out, p, row, k);
 }
 
-/* n floats times a factor. */
+/* Multiplies n floats by a factor. */
 INLINE void scale_f32(float *out, const float *x, size_t n, float factor)
 {
     size_t i = 0;
@@ -304,7 +304,7 @@ INLINE void scale_f32(float *out, const float *x, size_t n, float factor)
         out[i] = x[i] * factor;
 }
 
-/* Words at .. at+n-1 of all, times their scale. */
+/* Multiplies words at .. at+n-1 of all by their scale. */
 INLINE void scale_words_f32(uint32_t *out, const float *x, size_t all, size_t at, size_t n,
                             float scale)
 {
