@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads take chunks of rows from a shared counter. They are not the pool's, which runs loops of
- * the start meanwhile. */
+/* Threads take chunks of rows from a shared counter. They are not the pool's threads, which do
+ * other work of the start at the same time. */
 #include "models/block_check.h"
 
 #include <pthread.h>
@@ -11,7 +11,10 @@
 #include "base/limits.h"
 #include "tensor/gguf_blocks.h"
 
-enum { CHUNK_BYTES = 1 << 20, MIN_THREAD_BYTES = 16 << 20 /* that are worth a thread */ };
+enum {
+    CHUNK_BYTES = 1 << 20,
+    MIN_THREAD_BYTES = 16 << 20 /* least bytes for which a thread is started */
+};
 
 enum part { PART_EMBED, PART_LAYER, PART_VISION_BLOCK, PART_VISION };
 
@@ -31,7 +34,7 @@ struct block_check {
     int n_started;
 };
 
-/* ---- which ---- */
+/* ---- the matrices to check ---- */
 
 static int64_t rows_of_chunk(const struct tensor *w)
 {

@@ -24,9 +24,9 @@ struct family {
     bool (*open)(struct model *model, struct checkpoint *ckpt, ey_err *e);
     /* Turns messages into prompt pieces. */
     bool (*prompt)(struct prompt *out, const ey_request *request, ey_err *e);
-    /* The format of tool calls, also in prompt(); NULL if the family refuses tools. */
+    /* The format of tool calls, which prompt() uses, too; NULL if the family refuses tools. */
     const struct tool_call_format *tool_calls;
-    /* NULL-terminated list of special tokens that prompt() writes, without those of images. */
+    /* NULL-terminated list of special tokens that prompt() writes, except those of images. */
     const char *tokens[6];
     /* The token that ends a turn, and so an answer, whatever the configuration says. */
     const char *turn_end;

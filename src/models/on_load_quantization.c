@@ -28,8 +28,8 @@ static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_ten
     out[3] = (struct matrix_set){{&w->mlp.down}, {"down"}, 1, NULL};
 }
 
-/* Returns the squares of the norm's weights as importance of the columns: normed inputs have about
- * the same magnitude in all columns before that. */
+/* Returns the squares of the norm's weights as importance of the columns: before they are
+ * multiplied by these weights, normed inputs have about the same magnitude in all columns. */
 static const float *norm_importance(const struct tensor *norm, struct arena *arena)
 {
     const size_t n = (size_t)norm->cols;

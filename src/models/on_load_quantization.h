@@ -10,7 +10,7 @@
 /* How many of the text model's matrices are quantized, and their errors. */
 struct quantize_report {
     int n_quantized, n_unquantized; /* quantized; not quantized because of their error */
-    int n_already;                  /* already stored as small, or of an unsuitable shape */
+    int n_already;                  /* already stored in as few bits, or of an unsuitable shape */
     double max_error,
         mean_error; /* relative error of samples of the quantized matrices; int4 only */
     char unquantized_names[512]; /* names of n_unquantized: "layer 3 down, …" */

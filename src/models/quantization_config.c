@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what a checkpoint declares about its quantization. Methods that are not supported fail with
- * what to use instead. The layout of each matrix is recognized by its tensors. */
+/* Reads what a checkpoint declares about its quantization. An unsupported method is an error that
+ * says what to use instead. The layout of each matrix is recognized by its tensors. */
 #include "models/quantization_config.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* ---- where it is said ---- */
+/* ---- the places of a declaration ---- */
 
 /* Members of config.json and other files that may declare the quantization, in order of
  * precedence. */
@@ -107,7 +107,7 @@ static bool is_one_of(const char *text, const char *const *list)
     return false;
 }
 
-/* Checks that the member is one of the list, in any case, or absent. */
+/* Checks that the member is absent or, ignoring case, one of the list. */
 static bool config_one_of(const struct config *q, const char *key, const char *const *list,
                           const char *instead, ey_err *e)
 {
@@ -121,8 +121,8 @@ static bool config_one_of(const struct config *q, const char *key, const char *c
     return (value && is_one_of(lower, list)) || fail_quantization(q, key, instead, e);
 }
 
-/* Accepts a bitsandbytes config with plain weights: it asks a program to quantize them while
- * loading, and they are read as stored. */
+/* Accepts a bitsandbytes config with plain weights: it asks programs to quantize them while
+ * loading. eyelet reads them as stored. */
 static bool check_bitsandbytes(const struct config *q, struct checkpoint *ckpt, ey_err *e)
 {
     const char *original = text_member(checkpoint_config(ckpt), "_name_or_path");
@@ -341,7 +341,7 @@ static bool read_gptq_bits(struct quantization *out, const struct config *q, ey_
     int64_t group = 0;
     if (!json_optional_int(q->object, "group_size", -1, EY_MAX_WIDTH, &group, q->what, e))
         return false;
-    /* rules for single modules may override it: only shapes decide then */
+    /* rules for single modules may override the group size; then only shapes decide */
     const bool rules = !is_empty_member(q, "dynamic") || !is_empty_member(q, "extra_config");
     out->bits = bits && !rules ? 1u << bits : 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8;
     out->group = rules ? 0 : (int)group;

@@ -6,7 +6,7 @@
 #include "checkpoint/quantization.h"
 #include "models/text_config.h"
 
-/* Reads what the tensors do not show themselves. An unsupported method or variant is an error that
+/* Reads the facts that the tensors do not show. An unsupported method or variant is an error that
  * says what to use instead. `path`: of config.json. */
 bool config_read_quantization(struct quantization *out, struct checkpoint *ckpt, const char *path,
                               ey_err *e);

@@ -28,8 +28,8 @@ bool chat_is_continued(const ey_request *request, size_t at);
 /* Whether the message has no text. */
 bool chat_is_empty(const ey_message *message);
 
-/* request.parts as they stand; `images`: the model reads some. Fills *out, which the caller frees
- * also after an error. */
+/* Writes request.parts as they stand. `images`: whether the model reads images. Fills *out, which
+ * the caller frees also after an error. */
 bool chat_write_raw(struct prompt *out, const ey_request *request, bool images, ey_err *e);
 
 struct chat_rules {

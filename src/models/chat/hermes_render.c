@@ -28,8 +28,8 @@ static void write_hermes_tool(struct chat_writer *w, const char *text, size_t nu
     json_object_put(tool);
 }
 
-/* <tool_call> in this text becomes a special token, as in the reference, which tokenizes the
- * rendered whole. */
+/* <tool_call> in this text becomes a special token, as in the reference, which tokenizes the whole
+ * rendered prompt. */
 static void hermes_write_tools(struct chat_writer *w)
 {
     chat_write_text(

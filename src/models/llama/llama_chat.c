@@ -54,7 +54,7 @@ static bool check_turns(const ey_request *request, size_t first, ey_err *e)
     return true;
 }
 
-/* `last`: it is the answer's beginning. */
+/* last: the message is the beginning of the answer, so its turn stays open. */
 static void llama_write_turn(struct chat_writer *w, struct buf *head, const ey_message *message,
                              bool last)
 {

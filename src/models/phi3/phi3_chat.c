@@ -12,7 +12,7 @@ static const char *marker(const ey_message *message)
     return chat_has_role(message, "user") ? "<|user|>" : "<|assistant|>";
 }
 
-/* `last`: it is the answer's beginning. */
+/* last: the message is the beginning of the answer, so its turn stays open. */
 static void phi3_write_turn(struct chat_writer *w, const ey_message *message, bool last)
 {
     if (chat_has_role(message, "system") && chat_is_empty(message)) return;

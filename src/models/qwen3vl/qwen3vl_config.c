@@ -150,7 +150,7 @@ static bool read_pixel_budget(struct patch_spec *p, const struct config *s, ey_e
     return true;
 }
 
-/* Checks that no step is configured other than eyelet implements it (spec 1.6). */
+/* Checks that no step is configured differently from what eyelet implements (spec 1.6). */
 static bool check_steps(const struct config *s, ey_err *e)
 {
     static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize",
