@@ -24,7 +24,7 @@ refused 'takes a time' --idle-unload 5x
 refused '--ollama takes a port' --ollama x
 refused '--ollama takes a port' --ollama 127.0.0.1:70000
 refused '--ollama takes a port' --ollama :11434
-refused 'say --ollama-insecure' --ollama 0.0.0.0:0
+refused 'set --ollama-insecure' --ollama 0.0.0.0:0
 refused 'takes a time' --idle-unload 0.5
 refused 'takes a size' --host-memory 3
 refused 'takes a size' --host-memory 1X
