@@ -41,7 +41,7 @@ static bool find_in_text(struct template_file *out, const struct checkpoint *ckp
     out->file = name;
     return !checkpoint_is_gguf(ckpt) && path_join(path, checkpoint_directory(ckpt), name, NULL) &&
            path_is_file(path) &&
-           file_read_regular(&out->text, &out->n, path, MAX_TEMPLATE_FILE_BYTES, NULL);
+           file_read_regular(&out->text, &out->n, path, MAX_TEMPLATE_FILE_BYTES, &out->error);
 }
 
 /* Looks in the order that transformers uses. */

@@ -9,6 +9,7 @@ struct template_file {
     char *text; /* [n], or NULL if there is none */
     size_t n;
     const char *file;
+    ey_err error; /* why chat_template.jinja was skipped; .code is EY_OK if it was not */
 };
 
 /* Returns false if there is none. The caller frees out->text. */

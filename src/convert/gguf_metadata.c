@@ -112,11 +112,13 @@ static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err 
     return true;
 }
 
-static void put_template(struct gguf_writer *w, struct checkpoint *ckpt)
+/* Fails if chat_template.jinja cannot be read, because the file would have another template. */
+static bool put_template(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
 {
     struct template_file t = {0};
     if (template_file_find(&t, ckpt)) gguf_put_text(w, "tokenizer.chat_template", t.text, t.n);
     free(t.text);
+    return t.error.code == EY_OK || ey_fail(e, t.error.code, "%s", t.error.text);
 }
 
 bool gguf_put_model(struct gguf_writer *w, const struct convert_source *source,
@@ -131,8 +133,7 @@ bool gguf_put_model(struct gguf_writer *w, const struct convert_source *source,
     gguf_put_u32(w, "general.file_type", file_type);
     gguf_put_u32(w, "general.quantization_version", 2);
     put_shape(&keys, source);
-    put_template(w, source->ckpt);
-    return put_sampling(w, source->ckpt, e);
+    return put_template(w, source->ckpt, e) && put_sampling(w, source->ckpt, e);
 }
 
 /* ---- the vision encoder ---- */

@@ -395,6 +395,12 @@ static void keeps_the_template(void **state)
     if (!gguf_open(&f, out, &e)) fail_msg("%s", e.text);
     assert_string_equal(gguf_text(f, "tokenizer.chat_template"), "of its own");
     gguf_close(f);
+    file = fopen(path_of("template/chat_template.jinja"), "w");
+    assert_true(file && ftruncate(fileno(file), 2 << 20) == 0);
+    assert_int_equal(fclose(file), 0);
+    ey_convert_report report;
+    assert_false(try_convert(was, path_of("too-large.gguf"), false, &report, &e));
+    assert_non_null(strstr(e.text, "chat_template.jinja"));
 }
 
 /* A pre-tokenizer without a name in GGUF, and a token flag that GGUF does not store. */
