@@ -132,7 +132,7 @@ bool read_fp8(struct tensor_source *s, struct tensor *out, const struct wanted_m
 /* Reads the global scale. compressed-tensors divides by it, ModelOpt multiplies by it. If the two
  * were confused, the largest weight would be absurd, so that weight is checked. A sparse file,
  * which stands for a model that is not downloaded yet, has only zeros and is not checked. A divisor
- * of 0 with other codes would give 0 / 0. */
+ * of 0 is accepted only if the quantized values are 0 too, since nothing can be divided by 0. */
 static bool read_global_scale(struct tensor_source *s, struct tensor *out,
                               const struct tensor_view *t, const struct tensor_view *scales,
                               const struct tensor_view *codes, bool divides, ey_err *e)

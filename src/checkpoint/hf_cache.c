@@ -29,8 +29,8 @@ static const char *hf_cache_getenv(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Writes prefix + suffix, with a leading "~" expanded to the home directory, to out; an empty text
- * if there is no home directory. Fails if the result is too long. */
+/* Writes prefix + suffix to out, with a leading "~" replaced by the home directory. If that is
+ * unknown, writes an empty text. Fails if the result is too long. */
 static bool expand_home(char *out, const char *variable, const char *prefix, const char *suffix,
                         ey_err *e)
 {
@@ -395,7 +395,7 @@ struct listing_maker {
     ey_err *e;
 };
 
-/* Appends an empty entry. Fails with NULL. */
+/* Appends an empty entry. Returns NULL on failure. */
 static struct model_listing *next_listing(struct listing_maker *m)
 {
     struct model_listing *larger = realloc(m->list, (m->n + 1) * sizeof(*larger));

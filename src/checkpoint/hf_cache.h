@@ -45,8 +45,8 @@ struct model_listing {
     char *quantization; /* "fp8", "bf16" ...; NULL if unknown */
     uint64_t bytes;     /* size of its safetensors files, or of the GGUF file with all its parts */
 };
-/* Lists the models of the cache, of Ollama and of LM Studio, sorted by name. An absent cache gives
- * an empty list. The caller frees it with model_list_free(). */
+/* Lists the models of the cache, of Ollama and of LM Studio, sorted by name. An absent cache is
+ * not an error. The caller frees it with model_list_free(). */
 bool model_list(struct model_listing **list, size_t *n, ey_err *e);
 void model_list_free(struct model_listing *list, size_t n);
 

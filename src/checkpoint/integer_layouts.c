@@ -108,7 +108,7 @@ static int bits_of_words(int64_t words, int64_t cols, unsigned named)
 }
 
 /* Returns whether words are padded, so that no value crosses from one to the next. If padded and
- * dense values need the same number of words, assumes padding, which is older. */
+ * dense values need the same number of words, assumes padding, the older form. */
 static bool is_padded(int64_t words, int64_t codes, int bits)
 {
     return words == padded_words(codes, bits);
@@ -282,8 +282,8 @@ static enum qweight_layout qweight_layout_of(const struct tensor_source *s,
     return gptq_bits(t, m, s->quantization.bits) && by_groups ? QWEIGHT_GPTQ : QWEIGHT_AWQ_ROWS;
 }
 
-/* Returns whether the zero points are those that the other version of GPTQ stores for a symmetric
- * matrix. */
+/* Returns whether the zero points are those of a symmetric matrix in the version of GPTQ that the
+ * configuration does not name. */
 static bool is_other_version(const struct stored_weight *w)
 {
     const uint32_t mask = w->bits == 2   ? 0xaaaaaaaa
@@ -308,8 +308,8 @@ static bool fail_no_qzeros(const struct stored_weight *w, ey_err *e)
                    w->codes->file, w->codes->name);
 }
 
-/* Reads zero points. The midpoint replaces absent ones if the configuration declares GPTQ weights
- * symmetric, or does not declare AWQ weights asymmetric. */
+/* Reads zero points. If the matrix has none, all are the midpoint. For GPTQ that is an error unless
+ * the configuration declares symmetric weights, for AWQ only if it declares asymmetric ones. */
 static bool read_group_zeros(struct stored_weight *w, const struct tensor_source *s,
                              const struct wanted_matrix *m, enum zero_layout layout, ey_err *e)
 {
@@ -358,7 +358,7 @@ static bool read_awq(struct stored_weight *w, const struct tensor_source *s,
 }
 
 /* Reads AutoAWQ's "gemv" version, which stores values in rows and pads the number of groups to a
- * multiple of eight. */
+ * multiple of 8, of 16 for groups of 64 columns, or of 32 for smaller groups. */
 static bool read_awq_rows(struct stored_weight *w, const struct tensor_source *s,
                           const struct wanted_matrix *m, const struct tensor_view *scales,
                           ey_err *e)

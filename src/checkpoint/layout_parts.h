@@ -37,7 +37,7 @@ bool check_part(const struct tensor_view *t, enum dtype dtype, int64_t rows, int
  * is below 0. */
 bool check_scales(const struct tensor_view *t, bool *negative, ey_err *e);
 /* Returns the group size in columns, given the number of scales per row. It must match the
- * configuration's group size, if that is given. Fails with 0. */
+ * configuration's group size, if that is given. Returns 0 on failure. */
 int group_of_scales(const struct tensor_source *s, const struct tensor_view *t,
                     const struct wanted_matrix *m, int64_t groups, ey_err *e);
 

@@ -10,7 +10,7 @@
 enum qweight_layout { QWEIGHT_BY_SHAPE, QWEIGHT_GPTQ, QWEIGHT_AWQ, QWEIGHT_AWQ_ROWS };
 
 struct quantization {
-    unsigned bits; /* 1 << width is set for each integer bit width named; 0: none */
+    unsigned bits; /* mask: 1 << N for each integer width of N bits in the configuration; 0: none */
     enum qweight_layout qweight;
     int group;           /* columns per group; 0: not given, -1: the whole row */
     bool zeros_less_one; /* zeros are stored minus one (GPTQ's first version) */

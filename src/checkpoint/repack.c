@@ -42,7 +42,7 @@ static uint32_t code_at(const struct code_stream *s, int64_t i)
     return (uint32_t)(window >> shift) & mask;
 }
 
-/* Unpacks n values of four or eight bits; n is a multiple of the values per word. */
+/* Unpacks n values of 1, 2, 4 or 8 bits; n is a multiple of the values per word. */
 static void spread_words(uint8_t *out, const struct code_stream *s, int64_t n)
 {
     const int64_t per = 32 / s->bits;
@@ -88,8 +88,8 @@ static void read_row(uint8_t *out, const struct stored_weight *s, int64_t row)
     }
 }
 
-/* Reads eight rows that share AutoAWQ's words. A word of the next column is in another cache line,
- * so each is read once. */
+/* Reads eight rows that share AutoAWQ's words. The words of consecutive columns lie in different
+ * cache lines, so each word is read only once. */
 static void unpack_awq_rows(uint8_t *out, const struct stored_weight *s, int64_t first)
 {
     const int64_t last = s->codes->shape[s->codes->n_dims - 1];

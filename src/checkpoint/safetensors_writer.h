@@ -20,10 +20,10 @@ void safetensors_writer_begin(struct safetensors_writer *w, int fd);
 /* Adds a tensor to the header. Returns the offset of its bytes from the first tensor. */
 uint64_t safetensors_writer_add(struct safetensors_writer *w, const char *name, enum dtype dtype,
                                 const int64_t *shape, int n_dims);
-/* Writes the header and frees it, after the last tensor was added. Fails with errno; ENOMEM also if
- * the header is longer than readers accept. */
+/* Writes the header and frees it. All tensors must have been added before. Sets errno on failure,
+ * to ENOMEM if the header is longer than readers accept. */
 bool safetensors_write_header(struct safetensors_writer *w);
-/* Writes n bytes at `offset` from the first tensor. Fails with errno. */
+/* Writes n bytes at `offset` from the first tensor. Sets errno on failure. */
 bool safetensors_write_data(const struct safetensors_writer *w, const void *bytes, uint64_t n,
                             uint64_t offset);
 /* Only needed if the header was not written. */

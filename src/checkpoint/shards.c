@@ -258,7 +258,7 @@ static bool has_file(const struct checkpoint *c, const char *name)
 
 static bool open_files(struct checkpoint *c, ey_err *e)
 {
-    if (has_file(c, SINGLE_FILE)) return open_single(c, e); /* then an index is stale */
+    if (has_file(c, SINGLE_FILE)) return open_single(c, e); /* an index beside it is stale */
     if (has_file(c, INDEX_FILE)) return open_shards(c, e);
     return ey_fail(e, EY_NOT_FOUND,
                    "%s: neither " SINGLE_FILE " nor " INDEX_FILE

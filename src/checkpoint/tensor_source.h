@@ -19,7 +19,7 @@ struct tensor_source {
         *arena; /* for scales, zero points and rows that the file lacks or stores in another form */
     const struct name_alias
         *aliases;   /* prefixes tried in order if the official name is absent; ends with NULL */
-    uint64_t bytes; /* size of the tensors read so far that are used in place */
+    uint64_t bytes; /* size of the tensors read so far, without those that are repacked */
     struct quantization quantization; /* from the configuration */
 };
 
