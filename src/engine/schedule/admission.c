@@ -3,8 +3,8 @@
  *
  * A request is admitted only while its known tokens and one more fit into the KV pool; otherwise it
  * would be preempted immediately. Preemption does not change its answer: the blocks are recomputed
- * later, and on a CPU a row has the same bits however it is computed (on a GPU its rounding may
- * differ: scheduler.c). */
+ * later, and on a CPU a row's result is the same, bit for bit, in whatever step it is computed (on
+ * a GPU its rounding may differ: scheduler.c). */
 #include <string.h>
 
 #include "base/clock.h"
@@ -38,7 +38,8 @@ void unpin_image(ey_engine *engine, ey_generation *gen, size_t i)
     if (!encoder_run_is_wanted(&engine->scheduler)) end_encoder_run(engine);
 }
 
-/* Releases the last blocks first: they are useless without the first ones. */
+/* Releases the request's images, blocks and slot. The last blocks are released first, so that they
+ * are also reused first: without the blocks before them they are useless to the prefix cache. */
 static void release_resources(ey_engine *engine, ey_generation *gen)
 {
     for (size_t i = 0; i < gen->prompt->n_images; i++)
@@ -150,14 +151,14 @@ static void restart_sampler(ey_generation *gen)
             sampler_record(s, gen->output.id[i]);
 }
 
-/* Returns how many more blocks its known tokens and one more need. */
+/* Returns how many more blocks the request needs to hold its known tokens and one new token. */
 static int blocks_needed(const ey_generation *gen)
 {
     return (generation_known_tokens(gen) + KV_BLOCK) / KV_BLOCK - gen->n_blocks;
 }
 
-/* Returns how many free blocks are reserved for running requests: for their known tokens, or one to
- * grow into. */
+/* Returns how many free blocks are reserved for running requests: for each, the blocks that it
+ * still needs, but at least one. */
 static int blocks_reserved(const struct scheduler *scheduler)
 {
     int n = 0;
@@ -200,7 +201,8 @@ void end_cancelled_requests(ey_engine *engine)
             end_running_request(engine, engine->scheduler.running[i], NULL);
 }
 
-/* Whether the request's text was not fetched for too long; records when that began. */
+/* Whether too much of the request's text has been unfetched for too long. Records when it was first
+ * seen to be too much. */
 static bool is_abandoned(const struct engine_limits *limits, ey_generation *gen, double now)
 {
     if (!generation_is_unread_full(gen)) return false;

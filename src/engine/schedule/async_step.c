@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Enqueues the next decode step before this step's tokens are known on the host: the device samples
- * and continues. The scheduler samples too, from the results it gets, and commits the enqueued step
- * only if it is the step that it would have run. */
+ * them and continues. The scheduler samples too, from the results that it gets, and commits the
+ * enqueued step only if the step that it needs next has the same rows. */
 #include "engine/schedule/async_step.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static bool allocate_next_blocks(ey_engine *engine, int n_chunks)
     return true;
 }
 
-/* Builds the step of the rows after this step's. */
+/* Builds the next step. It has one row of each request: the row after the one in this step. */
 static struct step build_next_step(ey_engine *engine, int n_chunks,
                                    struct token_sampling *samplings)
 {

@@ -73,8 +73,8 @@ static void publish_text(ey_generation *gen)
     stop_matcher_drop(&gen->stop_matcher, n);
 }
 
-/* Publishes the rest at the answer's end: an incomplete character, and held-back text, which is no
- * stop string. */
+/* Publishes the rest at the answer's end: an incomplete character, and text that was held back as a
+ * possible start of a stop string. */
 static void publish_remaining_text(ey_generation *gen)
 {
     buf_clear(&gen->token_text);

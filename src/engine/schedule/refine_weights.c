@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between steps and when idle, the backend may convert placed weights to a form that is read
  * faster. Servers do so for a while before they are ready, and then spend a small share of their
- * time on it until it is done, since later requests gain. One-shot commands do it when idle: their
- * first request may be the last. */
+ * time on it until it is done, since later requests gain. One-shot commands at first do it only
+ * when idle, since their first request may be the last. */
 #include "engine/schedule/refine_weights.h"
 
 #include "base/clock.h"
 
 #define REFINE_SECONDS 0.02       /* most time between two steps, unless one matrix takes longer */
 #define REFINE_START_SECONDS 2.0  /* before a server is ready */
-#define REFINE_DELAY_SECONDS 10.0 /* after it, a one-shot command also refines between steps */
+#define REFINE_DELAY_SECONDS 10.0 /* before a one-shot command also refines between steps */
 
 enum { SERVER_REST = 9, COMMAND_REST = 2 }; /* seconds of steps for each second of refining */
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules the backend's work on the form of its placed weights (memory_ops.refine). */
+/* Decides when the backend converts placed weights to a form that is read faster
+ * (memory_ops.refine). */
 #ifndef EY_REFINE_WEIGHTS_H
 #define EY_REFINE_WEIGHTS_H
 #include "engine/engine_internal.h"
 
-/* Lets the backend list its work. If `eager`, works on it for a while now, and later also while
+/* Lets the backend list the weights to convert. If `eager`, converts some now, and later also while
  * requests run. */
 void refine_weights_start(ey_engine *engine, bool eager);
 /* Whether to do a slice of this work now. `has_work`: requests run. Called under scheduler.lock. */

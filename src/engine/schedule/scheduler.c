@@ -4,9 +4,9 @@
  * Each turn admits waiting requests, runs one text-model step over rows of several requests (one
  * row of each decoding request, and prompt chunks) and one time slice of the vision encoder. When
  * the KV pool runs out, the youngest request is preempted and recomputed later. On a CPU that does
- * not change its answer: a row has the same bits however it is computed. On a GPU the rounding of a
- * row depends on the number of rows in the step, so an answer may change where two tokens are
- * almost equally likely. */
+ * not change its answer: a row's result is the same, bit for bit, in whatever step it is computed.
+ * On a GPU the rounding of a row depends on the number of rows in the step, so an answer may change
+ * where two tokens are almost equally likely. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -137,8 +137,9 @@ static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *wa
                               engine->buffers.logits, watch, &engine->scheduler.step);
 }
 
-/* Waits for the step; if an async step is enqueued, for the current one alone. Runs the step again
- * if the token that the device sampled is wrong, or if the top-k do not decide it. */
+/* Waits for the step, but not for an async step that is enqueued behind it. Runs the step again if
+ * the device continued with another token than the host sampled, or if the top-k logits are not
+ * enough to sample the next one. */
 static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
     const struct backend_ops *op = engine->devices.be->ops;

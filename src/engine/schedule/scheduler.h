@@ -5,7 +5,7 @@
 #include "engine/engine_internal.h"
 
 bool scheduler_start(ey_engine *engine, ey_err *e);
-/* Ends running requests and stops the thread. */
+/* Ends running and waiting requests and stops the thread. */
 void scheduler_stop(struct scheduler *scheduler);
 
 #endif

@@ -17,8 +17,8 @@ struct scored_rows {
     int n, max;
 };
 
-/* Finds the chunk's rows first .. end-1 whose next token has no score yet, relative to its first
- * row. */
+/* Finds the chunk's rows whose next token has no score yet: *first to *end - 1, counted from the
+ * chunk's first row. */
 static void unscored_rows(const struct scheduled_chunk *chunk, int *first, int *end)
 {
     const struct prompt_scores *scores = &chunk->gen->prompt_scores;

@@ -32,7 +32,7 @@ static bool is_decoding(const ey_generation *gen)
     return gen->n_computed + 1 == generation_known_tokens(gen);
 }
 
-/* Returns the row limit of a step; while requests decode, as many as a time slice allows. */
+/* Returns the row limit of a step. While requests decode, the time slice limits it further. */
 static int row_limit(ey_engine *engine, int n_decoding)
 {
     const struct layer_range *last = last_range(&engine->buffers.ws);
@@ -51,8 +51,9 @@ static int row_limit(ey_engine *engine, int n_decoding)
     return chunk < limit ? chunk : limit;
 }
 
-/* Allocates blocks for rows up to `end`. First preempts requests that are paused anyway, then the
- * youngest. Returns false if this request itself was preempted. */
+/* Allocates blocks for rows up to `end`. While the pool is exhausted, preempts running requests:
+ * first those that are paused anyway, then the youngest. Returns false if this request itself was
+ * preempted. */
 static bool allocate_blocks(ey_engine *engine, ey_generation *gen, int end)
 {
     while (gen->n_blocks * KV_BLOCK < end) {
@@ -76,7 +77,8 @@ bool chunk_is_prompt(const struct scheduled_chunk *chunk)
 }
 
 /* Moves prompt rows behind decode rows, since they may be computed differently (enum step_stage).
- * When a preempted request is recomputed, its generated tokens count as prompt. */
+ * Generated tokens that are recomputed after a preemption count as prompt only in a chunk that
+ * begins in the prompt. */
 static void sort_prompts_last(struct scheduled_chunk *chunk, int n)
 {
     for (int i = 0, answering = 0; i < n; i++) {

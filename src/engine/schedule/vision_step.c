@@ -167,7 +167,7 @@ void run_encoder(ey_engine *engine, double start)
     while (busy) {
         const double before = now, slice = slice_seconds(engine);
         bool more = enqueue_tiles(engine, tiles_within(engine, start + slice - now));
-        /* while others wait, a slice ends when its work is done, not when it is enqueued */
+        /* if other requests run, the slice must include the tiles' work, not just enqueueing */
         if ((!more || s->n_running > 1) && !finish_encoder_tile(&engine->devices, &e)) {
             fail_running_requests(engine, &e);
             return;
