@@ -234,8 +234,8 @@ bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
 
 /* ---- tools ---- */
 
-/* Whether Anthropic defines the tool: its type is dated then. The type of a client's tool is
- * "custom" or absent. */
+/* Whether Anthropic defines the tool. Such a tool has a type like "web_search_20250305"; the type
+ * of a tool that the client defines is "custom" or absent. */
 static bool is_own_tool(json_object *tool)
 {
     json_object *type = json_member(tool, "type");

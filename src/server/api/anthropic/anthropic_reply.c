@@ -19,7 +19,7 @@ static void add_message_head(struct json_writer *w, const struct api_reply *repl
     json_add_string(w, "model", reply->request->model);
 }
 
-/* An answer shorter than max_tokens that ended for its length has filled the context. */
+/* An answer that was cut off before max_tokens is taken to have filled the context. */
 static const char *stop_reason_of(const struct api_reply *reply, const struct api_end *end,
                                   const struct api_usage *usage)
 {
@@ -203,8 +203,8 @@ static void write_message_start(struct buf *out, const struct api_reply *reply)
     write_ping(out);
 }
 
-/* Begins an event of the current block. Unless `key` is NULL, the caller writes the value of this
- * last member. */
+/* Begins an event of the current block. If `key` is not NULL, it is the event's last member, whose
+ * value the caller must write. */
 static struct json_writer open_block_event(struct buf *out, const struct anthropic_state *state,
                                            const char *name, const char *key)
 {
@@ -367,7 +367,7 @@ static const char *anthropic_error_type(int status)
     }
 }
 
-/* Claude Code recognizes an error in these words, and then shortens its history. */
+/* Claude Code recognizes the error by this wording, and then shortens its history. */
 static void write_too_long(char *out, size_t size, const struct api_error *error)
 {
     size_t given;

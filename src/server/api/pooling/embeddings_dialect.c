@@ -73,7 +73,7 @@ static bool read_each_input(struct api_parser *p, const struct field_path *path,
     return true;
 }
 
-/* An array of numbers is one prompt; of any other array, each item is one input. */
+/* An array of numbers is the token ids of one input. In any other array, each item is an input. */
 static bool read_inputs(struct api_parser *p, json_object *value)
 {
     const struct field_path path = field_root("input");
@@ -259,7 +259,8 @@ static const struct api_field fields[] = {
     {"embed_dtype", BOTH, read_embed_dtype},
     {"endianness", BOTH, read_endianness},
     {"mm_processor_kwargs", BOTH, read_mm_processor},
-    {"add_generation_prompt", BOTH, accept_field}, /* the prompt is always the model's own */
+    /* The next fields have no effect, because the prompt is always that of the model card. */
+    {"add_generation_prompt", BOTH, accept_field},
     {"continue_final_message", BOTH, accept_field},
     {"add_special_tokens", BOTH, accept_field},
     {"chat_template", BOTH, accept_field},
@@ -307,7 +308,7 @@ static void write_llamacpp_vectors(struct json_writer *w, const struct api_choic
         json_open_object(w);
         json_add_int(w, "index", choices[i].index);
         json_write_key(w, "embedding");
-        json_open_array(w); /* an array of one vector: clients expect pooled and unpooled forms */
+        json_open_array(w); /* of one vector; llama.cpp sends one per token if it does not pool */
         pooling_write_vector(w, choices[i].pooled.vector, choices[i].pooled.n_vector);
         json_close_array(w);
         json_close_object(w);

@@ -25,7 +25,7 @@ struct scored_side {
 struct scoring_form {
     struct scored_side left;  /* queries: one, or as many as documents */
     struct scored_side right; /* documents */
-    bool cosine; /* embedding model: the prompts are all left items, then all right items */
+    bool cosine; /* the model makes embeddings; the prompts are the left, then the right items */
     bool tei;    /* TEI's form: a bare list of "score" and "text" */
     bool hides_documents;
     int64_t top_n; /* 0: all */
@@ -51,7 +51,8 @@ static bool read_return_documents(struct api_parser *p, const char *path, json_o
     return true;
 }
 
-/* Notes a request for a reranker's logits, which are not kept; cosines have none. */
+/* Notes that a reranker's logits were asked for, which are not kept. For an embedding model there
+ * is nothing to note, because cosine similarities are not computed from logits. */
 static bool note_logits(const struct api_reading *r, const char *path, bool wanted)
 {
     if (wanted && r->limits->task == EY_TASK_RERANK)
