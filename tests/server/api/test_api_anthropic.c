@@ -272,6 +272,9 @@ static void whole_messages(void **state)
         {{.end = {.finish = EY_FINISH_LENGTH}},
          9,
          "\"content\":[],\"stop_reason\":\"model_context_window_exceeded\",\"stop_sequence\":null"},
+        {{.end = {.finish = EY_FINISH_LENGTH, .repetition = {.copies = 4}}},
+         9,
+         "\"content\":[],\"stop_reason\":\"max_tokens\",\"stop_sequence\":null"},
         {{.calls = &call, .n_calls = 1, .end = {.finish = EY_FINISH_STOP, .called = true}},
          3,
          "\"content\":[{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"f\",\"input\":{\"x\": "

@@ -81,9 +81,9 @@ static bool read_document(struct api_parser *p, struct message_list *list,
                       content_path = field_member(&source_path, "content");
     json_object *source = json_member(block, "source"), *type = json_member(source, "type");
     if (!field_text_is(type, "text") && !field_text_is(type, "content"))
-        return type ? fail_unsupported(
-                          r, &type_path,
-                          "a document must be \"text\" or \"content\"; send pages as images")
+        return type ? fail_unsupported(r, &type_path,
+                                       "a document's source must have the type \"text\" or "
+                                       "\"content\"; send pages as images")
                     : api_fail_value(r->error, type_path.text, "%s is missing", type_path.text);
     if (!add_title(p, list, path, block)) return false;
     if (field_text_is(type, "text"))

@@ -141,8 +141,8 @@ static bool continue_last_message(struct api_parser *p, struct message_list *lis
     if (strcmp(last->role, "assistant") != 0 || last->n_tool_calls) return true;
     if (p->format.kind == FORMAT_SCHEMA)
         return api_fail(r->error, path->text,
-                        "%s: output_config.format is not supported if the last message is the "
-                        "assistant's, which the answer continues",
+                        "%s: output_config.format is not supported if the last message is from the "
+                        "assistant, because the answer then continues that message",
                         path->text);
     message_list_trim_end(list);
     r->out->request.continue_answer = true;

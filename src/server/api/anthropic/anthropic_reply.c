@@ -19,14 +19,15 @@ static void add_message_head(struct json_writer *w, const struct api_reply *repl
     json_add_string(w, "model", reply->request->model);
 }
 
-/* An answer that was cut off before max_tokens is taken to have filled the context. */
+/* An answer that was cut off before max_tokens is taken to have filled the context, unless it
+ * repeated itself: the API has no stop reason for loops. */
 static const char *stop_reason_of(const struct api_reply *reply, const struct api_end *end,
                                   const struct api_usage *usage)
 {
     const ey_request *request = &reply->request->request;
+    const bool has_room = usage->completion_tokens < request->max_tokens;
     if (end->finish == EY_FINISH_LENGTH)
-        return usage->completion_tokens < request->max_tokens ? "model_context_window_exceeded"
-                                                              : "max_tokens";
+        return has_room && !end->repetition.copies ? "model_context_window_exceeded" : "max_tokens";
     return end->stop_text ? "stop_sequence" : end->called ? "tool_use" : "end_turn";
 }
 
