@@ -215,8 +215,8 @@ static bool fail_unknown_model(const char *name, ey_err *e)
 static bool fail_short_name(const struct repository *r, const char *cache, ey_err *e)
 {
     return ey_fail(e, EY_NOT_FOUND,
-                   "%s%s%s is not a directory, and neither the Hugging Face cache (%.250s) nor "
-                   "Ollama has it; eyelet list shows the models on this machine, and eyelet pull "
+                   "%s%s%s is not a directory, and not in the Hugging Face cache (%.250s), Ollama "
+                   "or LM Studio; eyelet list shows the models on this machine, and eyelet pull "
                    "downloads " SHORT_NAMES,
                    r->name, r->tag[0] ? ":" : "", r->tag, cache);
 }
@@ -236,8 +236,9 @@ static bool fail_no_snapshot(const struct repository *r, const char *directory, 
 {
     return ey_fail(e, EY_NOT_FOUND,
                    "%s: revision %s is not in the Hugging Face cache (%.250s) or its download was "
-                   "interrupted; download it with: eyelet pull %s --revision %s",
-                   r->name, r->revision, directory, r->name, r->revision);
+                   "interrupted; download it with: eyelet pull %s%s%s --revision %s",
+                   r->name, r->revision, directory, r->name, r->tag[0] ? ":" : "", r->tag,
+                   r->revision);
 }
 
 bool model_snapshot_find(char *out, const struct repository *r, ey_err *e)

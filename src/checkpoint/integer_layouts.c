@@ -123,11 +123,10 @@ static bool read_code_words(struct stored_weight *w, const struct tensor_source 
     w->codes = t;
     w->bits = bits_of_words(t->shape[1], w->cols, s->quantization.bits);
     if (!w->bits)
-        return ey_fail(
-            e, EY_BAD_MODEL,
-            "%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; for %" PRId64
-            " columns, that fits none or several of the bit widths that config.json names",
-            t->file, t->name, t->shape[0], t->shape[1], w->cols);
+        return ey_fail(e, EY_BAD_MODEL,
+                       "%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; for %" PRId64
+                       " columns, no bit width of config.json fits, or several do",
+                       t->file, t->name, t->shape[0], t->shape[1], w->cols);
     w->padded = is_padded(t->shape[1], w->cols, w->bits);
     w->zero = 1 << (w->bits - 1);
     return true;
@@ -150,7 +149,7 @@ static bool check_stated_shape(const struct tensor_source *s, const struct wante
     if (is_all_zero(t) && is_all_zero(scale)) return true;
     return ey_fail(e, EY_BAD_MODEL,
                    "%s: tensor %s says the matrix is [%" PRId64 ", %" PRId64
-                   "]; config.json makes it [%" PRId64 ", %" PRId64 "]",
+                   "], but config.json requires [%" PRId64 ", %" PRId64 "]",
                    t->file, t->name, shape[0], shape[1], m->rows, m->cols);
 }
 

@@ -108,7 +108,7 @@ static bool read_offsets(struct tensor_view *t, const struct safetensors *f,
     if ((size_t)(end - begin) != t->size)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: tensor " NAME ": data_offsets hold %" PRId64
-                       " bytes; shape and dtype make %zu",
+                       " bytes, but shape and dtype require %zu",
                        t->file, t->name, end - begin, t->size);
     t->data = f->data + begin;
     return true;

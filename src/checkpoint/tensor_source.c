@@ -48,7 +48,7 @@ bool check_view_shape(const struct tensor_view *t, const int64_t *dims, int n_di
         n_dims == 5 && t->n_dims == 5
             ? " (is this a channels-last export by another program? use the original files)"
             : "";
-    return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has shape %s; config.json makes it %s%s",
+    return ey_fail(e, EY_BAD_MODEL, "%s: tensor %s has shape %s, but config.json requires %s%s",
                    t->file, t->name, has, wanted, hint);
 }
 

@@ -336,7 +336,7 @@ static void ollama_and_lm_studio(void **state)
     expect_found("small", LIBRARY "small/latest");
     expect_found("hf.co/Org/Other:Q4_0", "ollama/manifests/hf.co/Org/Other/Q4_0");
     expect_found("pub/Small:q4_0", ".lmstudio/models/pub/Small/Small-Q4_0.gguf");
-    expect_missing("small:8b", "nor Ollama has it", "eyelet pull downloads");
+    expect_missing("small:8b", "Ollama or LM Studio", "eyelet pull downloads");
     expect_missing("../small:4b", "", "");
     assert_string_equal(opening(LIBRARY "small/4b"), "");
     link_gguf("manifests/own/small.gguf"); /* a GGUF file, though its folder is named manifests */

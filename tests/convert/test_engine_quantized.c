@@ -334,7 +334,7 @@ static void damaged_checkpoints_are_refused(void **state)
                                        "not a finite number",
                                        "_scale is missing",
                                        "has shape",
-                                       "none or several of the bit widths",
+                                       "no bit width of config.json fits",
                                        "do not divide",
                                        "must be F32",
                                        "has shape",
