@@ -169,8 +169,8 @@ static int blocks_reserved(const struct scheduler *scheduler)
     return n;
 }
 
-/* Admits the request if blocks for its known tokens and one more, and feature rows for its images,
- * are available. */
+/* Admits the request if a slot is free, and if there are enough blocks for its known tokens and one
+ * new token, and enough feature rows for its images. */
 static bool admit(ey_engine *engine, ey_generation *gen)
 {
     gen->slot = find_free_slot(engine);

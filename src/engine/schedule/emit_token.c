@@ -3,8 +3,8 @@
 #include "constrain/constrain.h"
 #include "engine/schedule/schedule_internal.h"
 
-/* Whether the model ends its answer within the thought, although text that follows a grammar must
- * come after it. Then only the thought ends, since an empty text does not match the grammar. */
+/* Whether the model ends its answer within the thought, although the request has a grammar for the
+ * text after it. Then only the thought ends, since an empty text does not match the grammar. */
 static bool ends_only_thought(const ey_generation *gen, int32_t id)
 {
     return gen->matcher && gen->thought.open && model_is_eos(&gen->engine->devices.model, id);
@@ -108,7 +108,7 @@ static int32_t next_token(ey_generation *gen, const struct step_row *row)
     return id;
 }
 
-/* Ends the thought, or else the answer, if it loops. */
+/* If the tokens repeat in a loop, ends the thought, or the answer if no thought is open. */
 static void look_for_loop(ey_generation *gen)
 {
     struct output_tokens *output = &gen->output;

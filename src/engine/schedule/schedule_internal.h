@@ -18,8 +18,8 @@ static inline void update_ema(double *ema, double now)
 
 /* ---- admission.c: which requests run; all of it under scheduler.lock ---- */
 
-/* Admits waiting requests in order while slots, KV blocks and feature rows suffice. Preempts a
- * running request with unfetched text for one that can proceed. */
+/* Admits waiting requests in order while slots, KV blocks and feature rows suffice. To make room,
+ * preempts running requests that are paused because their text was not fetched. */
 void admit_waiting(ey_engine *engine);
 void end_cancelled_requests(ey_engine *engine);
 /* Ends requests whose text was not fetched for engine->limits.unread_seconds. */
@@ -67,8 +67,8 @@ bool score_prompts(ey_engine *engine, int n_chunks, dev x, ey_err *e);
 
 /* Finds the first image that a request waits for, starting with the longest running request. */
 bool next_image(const struct scheduler *scheduler, const ey_generation **gen, size_t *index);
-/* Runs tiles of the current images until the turn that began at `start` has used its time slice,
- * but at least one. */
+/* Runs tiles of the current images, at least one, until the turn that began at `start` has used its
+ * time slice. */
 void run_encoder(ey_engine *engine, double start);
 
 /* ---- pool_row.c ---- */

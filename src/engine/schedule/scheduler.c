@@ -2,11 +2,11 @@
 /* The scheduler: one thread that owns all running requests and the device.
  *
  * Each turn admits waiting requests, runs one text-model step over rows of several requests (one
- * row of each decoding request, and prompt chunks) and one time slice of the vision encoder. When
- * the KV pool runs out, the youngest request is preempted and recomputed later. On a CPU that does
- * not change its answer: a row's result is the same, bit for bit, in whatever step it is computed.
- * On a GPU the rounding of a row depends on the number of rows in the step, so an answer may change
- * where two tokens are almost equally likely. */
+ * row of each decoding request, and prompt chunks), and then runs the vision encoder for the rest
+ * of the turn's time slice. When the KV pool runs out, the youngest request is preempted and
+ * recomputed later. On a CPU that does not change its answer: a row's result is the same, bit for
+ * bit, in whatever step it is computed. On a GPU the rounding of a row depends on the number of
+ * rows in the step, so an answer may change where two tokens are almost equally likely. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -138,8 +138,8 @@ static bool enqueue_step(ey_engine *engine, int n_chunks, const struct watch *wa
 }
 
 /* Waits for the step, but not for an async step that is enqueued behind it. Runs the step again if
- * the device continued with another token than the host sampled, or if the top-k logits are not
- * enough to sample the next one. */
+ * the device computed it with other tokens than the host sampled, or if its top-k logits are not
+ * enough to sample the next tokens. */
 static bool wait_for_step(ey_engine *engine, int n_chunks, ey_err *e)
 {
     const struct backend_ops *op = engine->devices.be->ops;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log-probabilities of prompt tokens, from the logits of rows whose next token is already known.
- * Logits are computed in the step's logits buffer, as many rows at a time as it holds. */
+ * Logits are computed in the step's logits buffer, at most SCORED_ROWS rows at a time. */
 #include "base/clock.h"
 #include "engine/schedule/schedule_internal.h"
 

@@ -6,10 +6,10 @@
 #include "engine/schedule/schedule_internal.h"
 
 enum {
-    FIRST_CHUNK_ROWS =
-        64, /* prompt rows alongside decoding requests until their time is measured */
-    MIN_ROWS_BEFORE_IMAGE =
-        256, /* fewer rows wait for the image: not worth a pass over the weights */
+    /* prompt rows in a step with decoding requests while the time of a prompt row is unknown */
+    FIRST_CHUNK_ROWS = 64,
+    /* if fewer rows precede an image, they wait for it, to save a pass over the weights */
+    MIN_ROWS_BEFORE_IMAGE = 256,
 };
 
 /* Returns how many rows can be computed now, up to the first image that is not encoded yet; 0 if
