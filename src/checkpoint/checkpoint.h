@@ -10,8 +10,8 @@
 struct checkpoint;
 /* Opens a GGUF file, one of Ollama's manifests, or a directory. In a directory it reads
  * model.safetensors, or else all tensors of all shards that model.safetensors.index.json names,
- * even tensors that the index lists elsewhere or not at all. An index that names a file with '/' or
- * ".." is an error; symbolic links are followed. */
+ * even tensors that the index assigns to another shard or does not list. An index that names a file
+ * with '/' or ".." is an error; symbolic links are followed. */
 bool checkpoint_open(struct checkpoint **ckpt, const char *directory, ey_err *e);
 void checkpoint_close(struct checkpoint *ckpt);
 /* The directory, or the path of the GGUF file or manifest. */

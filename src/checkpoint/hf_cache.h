@@ -41,7 +41,7 @@ bool model_directory_find(char *out, const char *name, ey_err *e);
 struct model_listing {
     char *name;         /* owner/name, with :TAG for a GGUF file */
     char *directory;    /* the snapshot of refs/main (or the only one), or the GGUF file */
-    char *architecture; /* config.json's architectures[0], else model_type, else NULL */
+    char *architecture; /* architectures[0] or model_type, as in config.json; NULL if unknown */
     char *quantization; /* "fp8", "bf16" ...; NULL if unknown */
     uint64_t bytes;     /* size of its safetensors files, or of the GGUF file with all its parts */
 };

@@ -94,7 +94,7 @@ static int64_t padded_words(int64_t codes, int bits)
 }
 
 /* Infers the bit width from the number of words for `cols` values, among the widths that the
- * configuration names. Returns 0 if none or several fit. */
+ * configuration names, or 4 and 8 if it names none. Returns 0 if none or several fit. */
 static int bits_of_words(int64_t words, int64_t cols, unsigned named)
 {
     int found = 0;
@@ -281,8 +281,8 @@ static enum qweight_layout qweight_layout_of(const struct tensor_source *s,
     return gptq_bits(t, m, s->quantization.bits) && by_groups ? QWEIGHT_GPTQ : QWEIGHT_AWQ_ROWS;
 }
 
-/* Returns whether the zero points are those of a symmetric matrix in the version of GPTQ that the
- * configuration does not name. */
+/* GPTQ has two versions. Returns whether the zero points are those of a symmetric matrix in the one
+ * that the configuration does not name. */
 static bool is_other_version(const struct stored_weight *w)
 {
     const uint32_t mask = w->bits == 2   ? 0xaaaaaaaa
@@ -307,7 +307,7 @@ static bool fail_no_qzeros(const struct stored_weight *w, ey_err *e)
                    w->codes->file, w->codes->name);
 }
 
-/* Reads zero points. If the matrix has none, all are the midpoint. For GPTQ that is an error unless
+/* Reads zero points; without any, all are the midpoint. Their absence is an error for GPTQ unless
  * the configuration declares symmetric weights, for AWQ only if it declares asymmetric ones. */
 static bool read_group_zeros(struct stored_weight *w, const struct tensor_source *s,
                              const struct wanted_matrix *m, enum zero_layout layout, ey_err *e)

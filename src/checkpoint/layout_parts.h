@@ -51,7 +51,7 @@ bool read_signed_bytes(struct tensor_source *s, struct tensor *out, const struct
                        const struct tensor_view *codes, ey_err *e);
 bool read_qweight(struct tensor_source *s, struct tensor *out, const struct wanted_matrix *m,
                   const struct tensor_view *qweight, ey_err *e);
-/* FP8 values with scales per tensor, row or block. */
+/* FP8 values with a scale per tensor, row or block, or an exponent per 32 columns (MXFP8). */
 bool read_fp8(struct tensor_source *s, struct tensor *out, const struct wanted_matrix *m,
               const struct tensor_view *codes, ey_err *e);
 /* Two e2m1 values per byte (U8): NVFP4 or MXFP4. */

@@ -120,7 +120,7 @@ static bool read_codes_of(struct tensor_source *s, struct tensor *out,
                                         : read_packed_integers(s, out, m, t->packed, e);
 }
 
-/* Reads a matrix whose values are in one tensor. */
+/* Reads a matrix whose values are in the tensor of the same name. */
 static bool read_matrix(struct tensor_source *s, struct tensor *out, const struct wanted_matrix *m,
                         const struct tensor_view *t, ey_err *e)
 {

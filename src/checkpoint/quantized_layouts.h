@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a weight of any stored layout into a struct tensor that points into the file. Callers need
- * not know the layout, nor that a quantized weight consists of several tensors. */
+/* Reads a weight of any stored layout into a struct tensor, which points into the file if possible.
+ * Callers need not know the layout, nor that a quantized weight has several tensors. */
 #ifndef EY_CHECKPOINT_QUANTIZED_LAYOUTS_H
 #define EY_CHECKPOINT_QUANTIZED_LAYOUTS_H
 
 #include "checkpoint/tensor_source.h"
 
 /* Reads the matrix `name` [rows, cols]. Layouts:
- *   NAME                 BF16, F16, F32
- *   NAME, F8_E4M3        with `NAME_scale_inv` or `NAME_scale`: one scale, one per row or per
- *                        128 x 128 block, or one U8 exponent per 32 columns
+ *   NAME                 BF16, F16, F32, or a type of GGUF
+ *   NAME, F8_E4M3        with `NAME_scale_inv` or `NAME_scale`: a scale per tensor, row or
+ *                        128 x 128 block, or an exponent per 32 columns
  *   NAME, I8             with `NAME_scale`
  *   NAME, U8             pairs of e2m1 with `NAME_scale` (ModelOpt)
  *   NAME_packed, I32/U8  compressed-tensors

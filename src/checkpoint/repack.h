@@ -32,7 +32,7 @@ struct stored_weight {
     enum zero_layout zero_layout;
     int bits;    /* of a value and of a zero point; streams are filled from the lowest bit */
     bool padded; /* values do not cross words: leftover bits of a word are unused */
-    bool zeros_less_one; /* zero points are stored minus one, with carries (GPTQ's first version) */
+    bool zeros_less_one; /* zero points are stored minus one (GPTQ's first version) */
     int zero;            /* the zero point of all values if none is stored */
     int64_t rows, cols;
     int group;                                /* columns */

@@ -26,7 +26,7 @@ static bool find_in_json(struct template_file *out, struct checkpoint *ckpt, con
 {
     const json_object *file;
     if (!checkpoint_json(ckpt, name, &file, NULL))
-        return false; /* a damaged file counts as absent: inference needs only its template */
+        return false; /* a damaged file counts as absent: only the template is wanted from it */
     json_object *value = template_member(file);
     if (!value) return false;
     out->file = name;
