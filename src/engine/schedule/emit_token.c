@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns a sampled token into the text that its reader gets. */
+/* Samples a request's next token and publishes the text or thought that it completes. */
 #include "constrain/constrain.h"
 #include "engine/schedule/schedule_internal.h"
 

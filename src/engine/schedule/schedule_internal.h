@@ -48,8 +48,8 @@ void publish_blocks(struct engine_caches *caches, ey_generation *gen);
 
 /* Whether the chunk's first row belongs to the prompt. */
 bool chunk_is_prompt(const struct scheduled_chunk *chunk);
-/* Fills engine->scheduler.chunk and returns the number of chunks. Called under the lock. A
- * request that is preempted for its blocks has no chunk yet, since older requests come first. */
+/* Fills engine->scheduler.chunk and returns the number of chunks. Called under the lock. May
+ * preempt requests: paused ones, which get no chunk, or the youngest, which has none yet. */
 int schedule_chunks(ey_engine *engine);
 int n_prompt_rows(const struct scheduled_chunk *chunk, int n);
 /* Writes the chunks' rows into engine->buffers.host. */

@@ -50,8 +50,8 @@ static bool wait_for_logits(const struct scored_rows *s, ey_err *e)
     return be->ops->compute->finish(be, e);
 }
 
-/* Computes the logits from which the step's tokens are sampled, as any other step does at its
- * end. */
+/* Computes the logits from which the step's tokens are sampled. A step that scores no prompts
+ * computes them itself. */
 static bool compute_step_logits(const struct scored_rows *s, int n, ey_err *e)
 {
     ey_engine *engine = s->engine;

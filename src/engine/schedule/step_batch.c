@@ -38,7 +38,7 @@ static int row_limit(ey_engine *engine, int n_decoding)
     const struct layer_range *last = last_range(&engine->buffers.ws);
     int limit = engine->scheduler.n_encoding
                     ? last->step.max_rows
-                    : last->chunk.max_rows; /* its buffers overlap the vision encoder's */
+                    : last->chunk.max_rows; /* chunk's buffers overlap the vision encoder's */
     if (limit < n_decoding) limit = n_decoding;
     if (!n_decoding) return limit;
     double left = slice_seconds(engine) - engine->scheduler.decode_step_seconds,

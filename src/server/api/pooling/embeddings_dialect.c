@@ -259,7 +259,7 @@ static const struct api_field fields[] = {
     {"embed_dtype", BOTH, read_embed_dtype},
     {"endianness", BOTH, read_endianness},
     {"mm_processor_kwargs", BOTH, read_mm_processor},
-    /* The next fields have no effect, because the prompt is always that of the model card. */
+    /* The next five fields have no effect: prompts are always built as the model card shows. */
     {"add_generation_prompt", BOTH, accept_field},
     {"continue_final_message", BOTH, accept_field},
     {"add_special_tokens", BOTH, accept_field},

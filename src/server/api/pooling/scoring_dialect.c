@@ -51,8 +51,8 @@ static bool read_return_documents(struct api_parser *p, const char *path, json_o
     return true;
 }
 
-/* Notes that a reranker's logits were asked for, which are not kept. For an embedding model there
- * is nothing to note, because cosine similarities are not computed from logits. */
+/* If the request asks for a reranker's logits, notes that it gets scores instead. For an embedding
+ * model there is nothing to note, because cosine similarities are not computed from logits. */
 static bool note_logits(const struct api_reading *r, const char *path, bool wanted)
 {
     if (wanted && r->limits->task == EY_TASK_RERANK)
