@@ -281,8 +281,8 @@ static enum qweight_layout qweight_layout_of(const struct tensor_source *s,
     return gptq_bits(t, m, s->quantization.bits) && by_groups ? QWEIGHT_GPTQ : QWEIGHT_AWQ_ROWS;
 }
 
-/* GPTQ has two versions. Returns whether the zero points are those of a symmetric matrix in the one
- * that the configuration does not name. */
+/* GPTQ has two versions, which store zero points differently. Returns whether all zero points are
+ * the midpoint as it is stored by the version that the configuration does not name. */
 static bool is_other_version(const struct stored_weight *w)
 {
     const uint32_t mask = w->bits == 2   ? 0xaaaaaaaa

@@ -113,8 +113,8 @@ static void read_rows(uint8_t *out, const struct stored_weight *s, int64_t first
 
 /* ---- zero points ---- */
 
-/* Returns a word with a 1 in each field, or 0 for 3 bits, whose fields cross words. Adding the word
- * carries from field to field, as in the programs that write GPTQ. */
+/* Returns a word with a 1 in each field, or 0 for 3 bits, whose fields cross words. When it is
+ * added to a word, a full field carries into the next one, as in the programs that write GPTQ. */
 static uint32_t ones_of(int bits)
 {
     return bits == 2 ? 0x55555555 : bits == 4 ? 0x11111111 : bits == 8 ? 0x01010101 : 0;
