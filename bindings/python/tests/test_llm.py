@@ -95,9 +95,13 @@ def test_extract(llm: LLM) -> None:
 
 def test_stream(llm: LLM) -> None:
     whole = llm.ask(PNG, "Describe this image.", sampling_params=GREEDY)
-    stream = llm.ask(PNG, "Describe this image.", sampling_params=GREEDY, stream=True)
-    pieces = list(stream)
-    assert len(pieces) > 3 and "".join(pieces) == whole == stream.answer
+    for _ in range(5):  # a reader without processor time receives many tokens as one piece
+        stream = llm.ask(PNG, "Describe this image.", sampling_params=GREEDY, stream=True)
+        pieces = list(stream)
+        assert "".join(pieces) == whole == stream.answer
+        if len(pieces) > 1:
+            break
+    assert len(pieces) > 1
     assert list(stream) == []
     with llm.ask(PNG, "Describe this image.", sampling_params=LONG, stream=True) as cut:
         next(cut)
