@@ -76,11 +76,12 @@ static const struct command commands[] = {
      "  eyelet chat photo.jpg\n"
      "  eyelet chat --system \"Answer in one sentence.\" photo.jpg\n"},
     {"search", SEARCH, cmd_search, "FOLDER [QUERY]", "the images of a folder that match a text",
-     "Keeps an index of the images in the folder and its subfolders, in the folder's file\n"
-     ".eyelet-index.sqlite, and prints the images that match best with their scores. Each run\n"
-     "indexes images that are new or whose size or time has changed, and removes deleted ones\n"
-     "from the index. A run that was stopped is resumed by the next one. Without QUERY or\n"
-     "--like it only updates the index. Needs an embedding model (docs/guides/embeddings.md).\n"
+     "Keeps an index of the images in the folder and its subfolders, in the file\n"
+     "FOLDER/.eyelet-index.sqlite, and prints the images that match best with their scores.\n"
+     "Each run indexes images that are new or whose size or time has changed, and removes\n"
+     "deleted ones from the index. A run that was stopped is resumed by the next one. Without\n"
+     "QUERY or --like it only updates the index. Needs an embedding model\n"
+     "(docs/guides/embeddings.md).\n"
      "\n"
      "  eyelet search photos \"red bicycle at night\"\n"
      "  eyelet search photos --like bicycle.jpg --top 5 --json\n"},
