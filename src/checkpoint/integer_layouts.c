@@ -125,7 +125,7 @@ static bool read_code_words(struct stored_weight *w, const struct tensor_source 
     if (!w->bits)
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: tensor %s has shape [%" PRId64 ", %" PRId64 "]; for %" PRId64
-                       " columns, no bit width of config.json fits, or several do",
+                       " columns, none of the possible bit widths fits, or several do",
                        t->file, t->name, t->shape[0], t->shape[1], w->cols);
     w->padded = is_padded(t->shape[1], w->cols, w->bits);
     w->zero = 1 << (w->bits - 1);
@@ -336,7 +336,7 @@ static bool read_gptq(struct stored_weight *w, const struct tensor_source *s,
         return ey_fail(
             e, EY_BAD_MODEL,
             "%s: the shape of tensor %s is not the one that GPTQ uses for a matrix of [%" PRId64
-            ", %" PRId64 "] with the bit width that config.json names (2, 3, 4 or 8)",
+            ", %" PRId64 "] at 2, 3, 4 or 8 bits, or at the bit width of config.json",
             t->file, t->name, m->rows, m->cols);
     w->zero = 1 << (w->bits - 1);
     return read_column_scales(w, s, m, scales, e) &&

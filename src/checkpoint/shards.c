@@ -345,7 +345,8 @@ bool checkpoint_json_path(char *out, const struct checkpoint *c, const char *nam
 json_object *checkpoint_tokenizer(const struct checkpoint *c, ey_err *e)
 {
     if (c->gguf) return gguf_model_tokenizer(c->gguf, e);
-    ey_fail(e, EY_INTERNAL, "%s: tokenizer.json is a file of its own", c->directory);
+    ey_fail(e, EY_INTERNAL, "%s: this is not a GGUF file; its tokenizer is in tokenizer.json",
+            c->directory);
     return NULL;
 }
 

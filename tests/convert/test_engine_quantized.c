@@ -334,7 +334,7 @@ static void damaged_checkpoints_are_refused(void **state)
                                        "not a finite number",
                                        "_scale is missing",
                                        "has shape",
-                                       "no bit width of config.json fits",
+                                       "none of the possible bit widths fits",
                                        "do not divide",
                                        "must be F32",
                                        "has shape",

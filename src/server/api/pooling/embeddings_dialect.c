@@ -39,7 +39,7 @@ static bool read_embed_dtype(struct api_parser *p, const char *path, json_object
 static bool read_endianness(struct api_parser *p, const char *path, json_object *value)
 {
     return field_text_is(value, "native") || field_text_is(value, "little") ||
-           api_fail_field(p->reading.error, path, "\"little\"", value);
+           api_fail_field(p->reading.error, path, "\"native\" or \"little\"", value);
 }
 
 static bool read_embd_normalize(struct api_parser *p, const char *path, json_object *value)
