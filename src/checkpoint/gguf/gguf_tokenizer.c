@@ -344,25 +344,26 @@ static bool find_pre_tokenizer(const struct gguf_vocab *v, enum pre_tokenizer *o
                    vocab_path(v), pre ? pre : "missing");
 }
 
-/* Returns the pattern of a pre-tokenizer's Split step, or NULL if it has none. Sequences may be
- * nested; JSON's depth limit bounds the recursion. */
-static const char *split_pattern(const json_object *step)
+static json_object *regex_of_step(const json_object *step)
 {
-    json_object *list = json_member_of_type(step, "pretokenizers", json_type_array),
-                *regex = json_member(json_member(step, "pattern"), "Regex");
-    const char *found = regex ? json_object_get_string(regex) : NULL;
-    for (size_t i = 0; !found && list && i < json_object_array_length(list); i++)
-        found = split_pattern(json_object_array_get_idx(list, i));
-    return found;
+    return json_member(json_member(step, "pattern"), "Regex");
 }
 
-static bool has_digits(const json_object *step)
+static json_object *type_if_digits(const json_object *step)
+{
+    json_object *type = json_member(step, "type");
+    return type && strcmp(json_object_get_string(type), "Digits") == 0 ? type : NULL;
+}
+
+/* Returns what `get` returns for the first step of a pre-tokenizer for which it is not NULL.
+ * Sequences may be nested; JSON's depth limit bounds the recursion. */
+static json_object *first_of_steps(const json_object *step,
+                                   json_object *(*get)(const json_object *step))
 {
     json_object *list = json_member_of_type(step, "pretokenizers", json_type_array),
-                *type = json_member(step, "type");
-    bool found = type && strcmp(json_object_get_string(type), "Digits") == 0;
+                *found = get(step);
     for (size_t i = 0; !found && list && i < json_object_array_length(list); i++)
-        found = has_digits(json_object_array_get_idx(list, i));
+        found = first_of_steps(json_object_array_get_idx(list, i), get);
     return found;
 }
 
@@ -370,8 +371,10 @@ static bool has_digits(const json_object *step)
 static bool has_pre_tokenizer(const json_object *tokenizer, enum pre_tokenizer kind)
 {
     const json_object *pre = json_member(tokenizer, "pre_tokenizer");
-    const char *pattern = split_pattern(pre);
-    if (!patterns[kind]) return pre && !pattern && has_digits(pre) == (kind == PRE_DIGITS);
+    json_object *regex = first_of_steps(pre, regex_of_step);
+    const char *pattern = regex ? json_object_get_string(regex) : NULL;
+    const bool has_digits = first_of_steps(pre, type_if_digits) != NULL;
+    if (!patterns[kind]) return pre && !pattern && has_digits == (kind == PRE_DIGITS);
     struct buf text = buf_with_max(4096);
     buf_printf(&text, "[\"%s\"]", patterns[kind]);
     json_object *own = text.data ? json_tokener_parse(text.data) : NULL;
