@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks the rules of style, in seconds: tools/check_style.sh [ROOT]. Format (.clang-format), width, one statement a
 # line, SPDX lines, sizes of folders, layers (docs/architecture.md), headers that compile alone, include guards, names
-# that are defined twice, words that the glossary replaced. Prints FILE:LINE: and the problem. The last line is "N passed, N failed",
-# counted in checks.
+# that are defined twice, words that the glossary replaced. Prints FILE:LINE: and the problem. The last line is "N
+# passed, N failed", counted in checks.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$here/..}" || exit 2

@@ -50,7 +50,8 @@ void image_free(struct image *image)
     *image = (struct image){0};
 }
 
-/* Fails without waiting, because the image does not fit beside the memory of its own request. */
+/* Fails without waiting, because the image does not fit together with the memory of its own
+ * request. */
 static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const char *name,
                             ey_err *e)
 {

@@ -39,7 +39,8 @@ struct image_budget {
 };
 /* Like image_decode(), but takes an upper bound of the memory for decoding from the budget first.
  * Also fails with EY_BUSY if other images hold the budget, with EY_BAD_IMAGE if the image can never
- * fit beside the memory of its own request, and with EY_CANCELLED if gone() returned true. */
+ * fit together with the memory of its own request, and with EY_CANCELLED if gone() returned true.
+ */
 bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name,
                          struct image_budget *budget, ey_err *e);
 /* Increases `held` to `needed` bytes. Fails like image_decode_within(). */

@@ -41,11 +41,9 @@ bool chat_add_image(struct chat *c, const char *path, struct chat_images *added,
     added->n = document.n;
     for (size_t i = 0; ok && i < document.n; i++)
         ok = chat_add_page(c, &document, i, added, e);
-    if (ok)
-        input_note_animation(&document, path, c->cli.options);
-    else
-        conversation_shorten_draft(&c->conversation,
-                                   n_before); /* a document is added whole or not at all */
+    /* a document is added whole or not at all */
+    if (!ok) conversation_shorten_draft(&c->conversation, n_before);
+    if (ok) input_note_animation(&document, path, c->cli.options);
     input_document_close(&document);
     return ok;
 }

@@ -17,8 +17,8 @@
 enum {
     PAGE_BYTES = 4096,
     POPULATE_STEP = 1 << 20,
-    LEAST_BESIDE = 1 << 20, /* for smaller bitmaps, a thread costs more than the page faults */
-    MOST_HEAP = 32 << 20    /* M_MMAP_THRESHOLD: malloc maps larger blocks separately */
+    LEAST_THREADED = 1 << 20, /* for smaller bitmaps, a thread costs more than the page faults */
+    MOST_HEAP = 32 << 20      /* M_MMAP_THRESHOLD: malloc maps larger blocks separately */
 };
 
 void decoder_reply(struct reply_message *reply, enum reply_status status, const char *text)
@@ -71,14 +71,14 @@ uint8_t *bitmap_open(struct open_bitmap *bitmap, const struct decoder_output *ou
                      const struct bitmap_header *header, size_t heap, struct reply_message *reply)
 {
     const uint64_t bytes = bitmap_bytes(header);
-    const bool beside = heap && bytes >= LEAST_BESIDE;
+    const bool threaded = heap && bytes >= LEAST_THREADED;
     uint8_t *map = MAP_FAILED;
     if (bytes > output->max) {
         decoder_reply(reply, REPLY_OUTPUT_TOO_LONG, "");
         return NULL;
     }
     if (ftruncate(output->fd, (off_t)bytes) == 0)
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (beside ? 0 : MAP_POPULATE),
+        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (threaded ? 0 : MAP_POPULATE),
                    output->fd, 0);
     if (map == MAP_FAILED) {
         decoder_reply(reply, REPLY_NO_MEMORY, "");
@@ -86,7 +86,7 @@ uint8_t *bitmap_open(struct open_bitmap *bitmap, const struct decoder_output *ou
     }
     *bitmap = (struct open_bitmap){.map = {(uintptr_t)map, bytes}};
     bitmap_header_write(map, header);
-    if (beside) {
+    if (threaded) {
         bitmap->heap = next_heap(heap);
         bitmap->populating = pthread_create(&bitmap->populator, NULL, populate_bitmap, bitmap) == 0;
     }

@@ -179,7 +179,7 @@ static bool read_prompt_object(struct api_parser *p, const struct field_path *pa
     return read_prompt_text(p, &text, given, &images, out);
 }
 
-/* Fails for image_data beside a prompt that is no string. */
+/* Fails for image_data with a prompt that is not a string. */
 static bool fail_image_data(const struct api_reading *r, const struct prompt_images *images)
 {
     return api_fail(r->error, images->path.text,
