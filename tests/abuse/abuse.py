@@ -66,7 +66,7 @@ class SlowCrowd:
         self.to = (host, int(port))
         self.n, self.addresses, self.first, self.pause = n, addresses, first, pause
         self.opened = 0
-        self.heard = b''  # reply of the last closed connection that got one
+        self.heard = set()  # replies of closed connections
 
     def open(self, i):
         s = socket.socket()
@@ -82,11 +82,19 @@ class SlowCrowd:
         self.opened += 1
         return s
 
+    def hear(self, s):
+        reply = s.recv(4096)
+        if reply:
+            self.heard.add(reply)
+
+    def require_cut(self, text):
+        """Requires that some connection was closed with a 408 that contains `text`."""
+        require(any(b' 408 ' in reply and text in reply for reply in self.heard), f'no 408 says {text}: {self.heard}')
+
     def keep(self, i):
         s = self.sockets[i]
         try:
-            heard = s.recv(4096)
-            self.heard = heard or self.heard
+            self.hear(s)
         except BlockingIOError:
             try:
                 s.send(b' ')
