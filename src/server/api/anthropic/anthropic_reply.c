@@ -19,8 +19,8 @@ static void add_message_head(struct json_writer *w, const struct api_reply *repl
     json_add_string(w, "model", reply->request->model);
 }
 
-/* An answer that was cut off before max_tokens is taken to have filled the context, unless it
- * repeated itself: the API has no stop reason for loops. */
+/* An answer that was cut off before max_tokens filled the context or repeated itself. The API has
+ * no stop reason for repetition, which is reported as max_tokens. */
 static const char *stop_reason_of(const struct api_reply *reply, const struct api_end *end,
                                   const struct api_usage *usage)
 {
