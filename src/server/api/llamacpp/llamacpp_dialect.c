@@ -222,7 +222,7 @@ static void open_completion(struct json_writer *w, const struct api_choice *answ
     add_probabilities(w, &answer->logprobs);
 }
 
-/* Writes the settings of the answer that clients read. */
+/* Writes the generation settings that clients read. */
 static void add_completion_settings(struct json_writer *w, const ey_request *request)
 {
     json_write_key(w, "generation_settings");

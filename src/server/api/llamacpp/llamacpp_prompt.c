@@ -67,7 +67,7 @@ static struct image_marker find_image_marker(const struct prompt_images *images,
 
 /* ---- parts ---- */
 
-/* Several prompts may use the same image, so all but the last reference must leave its text. */
+/* Several prompts may use the same image, so only the last reference frees its text. */
 static void share_image_text(struct image_refs *refs, const char *text)
 {
     for (size_t i = 0; i < refs->n; i++)
