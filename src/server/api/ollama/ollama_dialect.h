@@ -10,7 +10,7 @@ enum ollama_kind { OLLAMA_CHAT, OLLAMA_GENERATE, OLLAMA_NAME, OLLAMA_EMBED, OLLA
 
 extern const struct api_dialect ollama_dialects[]; /* by kind */
 
-/* What a stream's last line needs from the end of its choice. */
+/* The state of a stream, for its last line. */
 struct ollama_state {
     ey_finish finish;
 };

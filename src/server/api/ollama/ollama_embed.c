@@ -41,7 +41,7 @@ static bool read_embed_text(struct api_parser *p, const struct field_path *path,
     return pooling_read_parts(p, path, value, &parts) && pooling_add_input(p, &parts, NULL);
 }
 
-/* The field of the input, as a text that outlives the request. */
+/* Returns the name of the input field: a string constant, because the request keeps the pointer. */
 static const char *input_field(const struct api_parser *p)
 {
     return p->reading.out->kind == OLLAMA_EMBEDDINGS ? "prompt" : "input";

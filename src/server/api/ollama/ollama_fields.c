@@ -23,7 +23,8 @@ static bool read_base64_images(struct api_parser *p, const struct field_path *pa
     return true;
 }
 
-/* Reads a message's parts: its images, then its text. An empty `message` is the request itself. */
+/* Reads a message's parts: its images, then its text. `message` is empty if they are fields of the
+ * request itself. */
 static bool read_parts(struct api_parser *p, const struct field_path *message,
                        const struct field_path *text_path, json_object *text, json_object *images,
                        ey_message *out)

@@ -105,7 +105,8 @@ static bool set_frequency_penalty(struct api_parser *p, const char *name, json_o
                            &p->reading.out->request.sampling.frequency_penalty);
 }
 
-/* The number of tokens that the penalty looks at; 0 disables it. Here it looks at all tokens. */
+/* The number of tokens that the penalty looks at. 0 disables the penalty; here, any other number
+ * means all tokens. */
 static bool set_repeat_last_n(struct api_parser *p, const char *name, json_object *value)
 {
     float *penalty = &p->reading.out->request.sampling.repetition_penalty;

@@ -77,7 +77,7 @@ static void reply_served(struct server *server, struct exchange *x, size_t model
 /* ---- a download ---- */
 
 struct pull_stream {
-    struct model_pull *pull; /* NULL: no model of the name can be pulled */
+    struct model_pull *pull; /* NULL if it could not be started */
     struct buf unsent;
     size_t n_sent;
     double line_at; /* when the last line of progress was written */

@@ -255,7 +255,7 @@ void ollama_write_unknown_model(char *out, size_t size, const char *asked, const
              names);
 }
 
-/* Ollama's own messages, where clients look for them. */
+/* Clients recognize these errors by Ollama's own messages. */
 static const char *ollama_error_text(const struct api_error *error)
 {
     if (error->code == API_ERROR_TOO_LONG) return "the input length exceeds the context length";
