@@ -475,7 +475,7 @@ static const struct api_field fields[] = {
     {"guided_decoding_backend", ASK, accept_field},
     {"cache_prompt", ASK, accept_field},
     {"id_slot", ASK, accept_field},
-    {"context_size", ASK, accept_field}, /* Frigate sends this option of its own */
+    {"context_size", ASK, accept_field}, /* Frigate's own option, which it sends along */
     {"repeat_last_n", ASK, accept_field},
     {"timings_per_token", ASK, accept_field},
     {"parse_special", TOKENIZE, only_true},

@@ -12,7 +12,7 @@
 
 /* ---- /tokenize ---- */
 
-/* llama.cpp's with_pieces. */
+/* Writes the tokens as llama.cpp does for with_pieces. */
 static void write_pieces(struct json_writer *w, const ey_engine *engine, const int *ids, size_t n)
 {
     json_open_array(w);
@@ -85,8 +85,8 @@ static bool tokenize_long(struct completion *a, struct exchange *x, const struct
     return ok || api_fail_engine(&a->error, a->engine, "prompt", &e);
 }
 
-/* Charges the tokenization of n bytes, which give at most n tokens: ids, their JSON, and the
- * tokenizer's memory. Small texts are free. On an error, answers the exchange and returns false. */
+/* Charges the memory that n bytes of text, at most n tokens, need for ids, their JSON and the
+ * tokenizer. Small texts are free. On an error, answers the exchange and returns false. */
 static bool charge_tokens(struct exchange *x, size_t n)
 {
     enum { TOKEN_BYTES = 24, FREE_BYTES = 64 << 10 };
