@@ -44,12 +44,12 @@ struct responses_state {
 };
 
 bool responses_read(struct api_parser *p);
-/* Reads `instructions`, `previous_response_id`, which the route has replaced by an array of that
- * conversation's items, and `input`. */
+/* Reads `instructions`, `previous_response_id` and `input`. The route has replaced
+ * `previous_response_id` by an array of that conversation's items. */
 bool responses_read_input(struct api_parser *p);
 bool responses_read_tools(struct api_parser *p, const char *path, json_object *value);
 bool responses_read_tool_choice(struct api_parser *p, const char *path, json_object *value);
-/* Copies the texts of the request that the answer repeats and the store keeps. */
+/* Copies the members of the request that the answer repeats and, if `store` is set, the input. */
 bool responses_keep_request(struct api_parser *p, bool store);
 
 void responses_write_whole(struct buf *out, struct api_reply *reply,

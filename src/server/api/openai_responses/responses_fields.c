@@ -288,7 +288,7 @@ bool responses_read(struct api_parser *p)
 
 /* ---- repeated and stored parts ---- */
 
-/* The members of the answer that repeat the request's values, and the defaults of these. */
+/* The members that the answer repeats from the request, with their defaults. */
 static const struct {
     const char *name, *otherwise;
 } repeated[] = {{"background", "false"},
@@ -395,7 +395,8 @@ static void write_kept_input(struct buf *out, json_object *input)
     json_close_array(&w);
 }
 
-/* Keeps the input for the store, unless it is too long; the answer's `store` is false then. */
+/* Keeps the input for the store. If it is too long, nothing is stored, and the answer's `store` is
+ * false. */
 static bool keep_input(struct api_parser *p)
 {
     const struct api_reading *r = &p->reading;

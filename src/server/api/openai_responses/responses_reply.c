@@ -51,7 +51,7 @@ static bool is_kept(const struct api_reply *reply)
                                                s->items.size + OTHER_BYTES);
 }
 
-/* `usage` is NULL unless the response is complete or incomplete. */
+/* `usage` is NULL if the response is in progress or failed. */
 static void write_response(struct buf *out, const struct api_reply *reply, const char *status,
                            const struct api_usage *usage, const struct api_error *error)
 {
@@ -128,7 +128,7 @@ static void close_response_event(struct json_writer *w)
     buf_add_text(w->out, "\n\n");
 }
 
-/* Writes an event about a part of the open item. */
+/* Begins an event about a part of the open item. */
 static struct json_writer open_part_event(struct buf *out, struct responses_state *s,
                                           const char *name)
 {
@@ -369,7 +369,7 @@ static void write_item_end(struct buf *out, const struct api_reply *reply,
 
 /* ---- the end ---- */
 
-/* `whole`: receives the response alone, instead of an event. */
+/* Writes the response to `whole`, and the event that contains it to `out`. */
 static void write_end_of_response(struct buf *out, struct buf *whole, const struct api_reply *reply,
                                   const struct api_usage *usage, const struct api_error *error)
 {
