@@ -302,7 +302,7 @@ static void read_value(struct boxes_reader *r)
         struct boxes_span text = read_string(r, ",}]");
         if (f->key == KEY_LABEL) f->label = text;
         value_done(r);
-    } else { /* a number, null or true, which is skipped; it may end with the object */
+    } else { /* skips a number, null or true, up to a comma or the end of the object */
         while (r->at < r->end && !strchr(",}]", *r->at))
             r->at++;
         value_done(r);

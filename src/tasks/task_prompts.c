@@ -10,7 +10,7 @@
 
 enum {
     MAX_PROMPT = 4096,     /* bytes of a generated question; it leaves out fields that do not fit */
-    MAX_DESCRIPTION = 200, /* longer descriptions are left out */
+    MAX_DESCRIPTION = 200, /* bytes; longer descriptions are left out */
     FIELD_LEVELS = 3,      /* depth of nested fields that the question names */
 };
 
@@ -24,7 +24,7 @@ const char *ey_scene_prompt(void)
     return "Describe this image in detail.";
 }
 
-/* The wording is the official cookbook's (spec 8.2). */
+/* The wording is from Qwen3-VL's cookbooks (spec 8.2). */
 const char *ey_read_prompt(void)
 {
     return "Read all the text in the image.";
@@ -44,7 +44,7 @@ static bool take_prompt(char **prompt, struct buf *made, ey_err *e)
     return true;
 }
 
-/* The wording is the official cookbook's (spec 8.2), on which the models were trained. */
+/* The wording is from Qwen3-VL's cookbooks (spec 8.2); the models were trained on it. */
 bool ey_detect_prompt(char **prompt, const char *what, ey_err *e)
 {
     struct buf made = buf_with_max(EY_MAX_TEXT_BYTES);
@@ -55,7 +55,7 @@ bool ey_detect_prompt(char **prompt, const char *what, ey_err *e)
     return take_prompt(prompt, &made, e);
 }
 
-/* The pattern of all answers: the family's grounding format (spec 8.1), with some freedom in white
+/* The pattern of all answers: Qwen3-VL's grounding format (spec 8.1), with some freedom in white
  * space and with or without a code fence, or a sentence such as "There are no …". Corners may come
  * in either order. */
 #define BLANK "\\n?[ \\t]{0,8}"
