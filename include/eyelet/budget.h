@@ -37,7 +37,7 @@ enum { EY_BUDGET_SHARE = 15 };
 /* Opens the part of a budget that the requests of one client use. `high` and `low` are the client's
  * 128-bit number. The part is a budget itself, with the total of the whole. While it is open
  * several times, it may hold at most EY_BUDGET_SHARE times the bytes that are then still free. Each
- * call needs a call of ey_budget_part_close, after which bytes may still be released. Returns NULL
+ * call needs its own ey_budget_part_close; bytes may still be released after that. Returns NULL
  * when memory is exhausted. */
 EY_API ey_budget *ey_budget_part_open(ey_budget *whole, uint64_t high, uint64_t low);
 /* Sets *part to NULL; accepts NULL. */

@@ -54,7 +54,7 @@ typedef struct {
     double step_wait_seconds; /* time that finished steps waited for masks */
 } ey_mask_stats;
 EY_API ey_mask_stats ey_engine_mask_stats(const ey_engine *engine);
-/* Returns an upper bound of the seconds that each of the fastest `share` (0 to 1) of masks took. */
+/* Returns the `share` quantile (0 to 1) of mask times in seconds, rounded up to a bucket's end. */
 EY_API double ey_mask_percentile(const ey_mask_stats *stats, double share);
 
 /* ---- GPU memory ------------------------------------------------------------------------------ */

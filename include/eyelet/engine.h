@@ -46,15 +46,18 @@ typedef struct {
      * copying them to huge pages. CPU only. */
     bool no_huge_pages;
 
-    /* Context of one request. 0: min(8192, the model's limit); on a GPU 16384 or what fits. */
+    /* Context of one request. 0: 8192 (rerank: 10240; generate on a GPU: 16384), or less if the
+     * model's limit is lower or, on a GPU, memory is short. */
     int max_model_len;
-    /* Size of the KV cache that all requests share. 0: max_model_len; on a GPU up to max_num_seqs
-     * times that, as far as it fits. */
+    /* Size of the KV cache that all requests share. 0: max_model_len; on a GPU, if that is
+     * given, up to max_num_seqs times as many, at most 16384, as far as they fit. */
     int kv_tokens;
-    int max_num_seqs;   /* requests that run at the same time; 0: 1 (serving: 4), on a GPU 4 to
-                           32, one per 1,024 tokens of the KV cache, as far as they fit */
+    /* Requests that run at the same time. 0: 1 (serving: 4; embed and rerank: 16); generate on a
+     * GPU: 4 to 32, one per 1,024 tokens of the KV cache, as far as they fit. */
+    int max_num_seqs;
     int max_num_queued; /* requests that may wait; 0: 64 */
-    /* Token rows of one step, 64 to 4096. 0: 512; on a GPU 2048, 1024 or 512, as it fits. */
+    /* Token rows of one step, 64 to 4096. 0: 512; on a GPU the largest of 2048, 1024 and 512 that
+     * fits, beginning at 4096 on GPUs of 32 GiB or more unless max_num_seqs is 1. */
     int max_num_batched_tokens;
     int max_images; /* per request; 0: 16, -1: none */
     /* Pixels of the largest image, if more than the 4,194,304 that a GPU reserves memory for. */
@@ -149,8 +152,9 @@ typedef struct {
 /* Properties of an open engine. The strings live as long as the engine. */
 EY_API ey_engine_info ey_engine_describe(const ey_engine *engine);
 
-/* A thread copies the weights that the CPU reads in every step to huge pages after the engine was
- * opened. Waits for it and returns the bytes copied. Requests need not wait. Thread-safe. */
+/* An open engine copies the weights that the CPU reads in every step to huge pages, between steps
+ * and while it is idle. Waits until that is done and returns the bytes copied. Requests need not
+ * wait. Thread-safe. */
 EY_API uint64_t ey_engine_wait_huge_pages(ey_engine *engine);
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */

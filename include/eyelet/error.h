@@ -48,7 +48,8 @@ typedef struct {
     ey_item_kind item_kind;
     int item;       /* which one, from 0 */
     int detail;     /* where the words after the item's name begin: text + detail; 0: not named */
-    char text[768]; /* what is wrong, with which value, and what to do; whole characters */
+    char text[768]; /* what is wrong, with which value, and what to do; if too long, truncated
+                       between characters */
 } ey_err;
 
 /* Exit status of a command that ends with this code. */

@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     int max_side;      /* longest side of the preview in pixels, 1 or more */
-    ey_budget *budget; /* limits the memory of decoding, and gets all back; NULL: no limit */
+    ey_budget *budget; /* limits the memory of decoding, released before return; NULL: no limit */
     uint64_t held;     /* bytes of the budget that the caller already holds */
     /* Called while the call waits or decodes. Returning true cancels it. May be NULL. */
     bool (*gone)(void *user);

@@ -40,8 +40,7 @@ enum { EY_MIN_DIMENSIONS = 64 };
  * texts, whatever their order. Images are scaled to 4,096 to 1,843,200 pixels unless their part
  * says otherwise. */
 struct ey_pooling_input {
-    const char
-        *instruction; /* [n_instruction] what the vector is for; NULL for the model's default */
+    const char *instruction; /* [n_instruction] what the vector is for; NULL: the default */
     size_t n_instruction;
     const ey_part *parts; /* what is embedded or scored; may be empty */
     size_t n_parts;

@@ -97,7 +97,7 @@ enum { EY_KEEP_ANSWER = -1, EY_MAX_THINKING_END = 1024 };
  * min_pattern to max_pattern tokens, and at least min_tokens together. Within a thought it ends the
  * thought only. */
 typedef struct {
-    int min_pattern; /* 0 is 1 */
+    int min_pattern; /* 0 means 1 */
     int max_pattern; /* at most 2048; 0 turns the guard off */
     int min_count;   /* at least 2 */
     int min_tokens;
@@ -225,8 +225,9 @@ struct ey_event {
     ey_phase phase; /* PHASE: what the request is doing */
     int done;       /* PHASE: progress, of `total` */
     int total;
-    const char *text; /* TEXT, and THOUGHT, which comes before it: whole characters; valid until the
-                         callback or the next call ends */
+    /* TEXT and THOUGHT (which precedes TEXT): whole characters, valid until the callback returns or
+     * ey_generation_next is called again. */
+    const char *text;
     size_t n_text;
     int n_tokens; /* of the answer so far, including those of this text */
 };
@@ -314,8 +315,8 @@ EY_API ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* valid as l
 /* Sets *prompt to NULL; accepts NULL. Generations of it keep what they need. */
 EY_API void ey_prompt_free(ey_prompt **prompt);
 
-/* Queues one answer to the prompt, which may be freed afterwards or started again for further
- * choices. Uses the fields of the request that concern the answer (max_tokens, sampling, stop, ...)
+/* Queues one answer to the prompt, which may be freed afterwards or used for further choices.
+ * Uses the fields of the request that concern the answer (max_tokens, sampling, stop, ...)
  * and copies what they point to. Fails with EY_BUSY if the queue is full. *generation is the
  * caller's until ey_generation_collect. */
 EY_API bool ey_generation_start(ey_engine *engine, ey_prompt *prompt, const ey_request *request,
