@@ -91,7 +91,7 @@ void ey_budget_part_close(ey_budget **out)
     pthread_mutex_lock(&whole->lock);
     part->users--;
     drop_part(part);
-    pthread_cond_broadcast(&whole->released); /* the share of those who remain may have grown */
+    pthread_cond_broadcast(&whole->released); /* the shares of the remaining users may have grown */
     pthread_mutex_unlock(&whole->lock);
 }
 

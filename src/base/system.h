@@ -15,8 +15,8 @@ uint64_t system_memory(void);
 void system_cpu_name(char *out, size_t size);
 /* Writes the name of a process, or "" if it cannot be read. */
 void system_process_name(char *out, size_t size, unsigned pid);
-/* Sets *bytes to the free space of the file system that has `path`, or would have it: that of its
- * nearest existing folder. Returns false if it is unknown. */
+/* Sets *bytes to the free space of the file system of `path` or, if it does not exist, of its
+ * nearest existing ancestor. Returns false if it is unknown. */
 bool system_free_space(const char *path, uint64_t *bytes);
 /* Whether `path` is a Windows folder seen from WSL2 (9P), where every read goes through a server.
  */
