@@ -50,8 +50,8 @@ void image_free(struct image *image)
     *image = (struct image){0};
 }
 
-/* Fails without waiting, because the image does not fit together with the memory of its own
- * request. */
+/* Fails without waiting: even with no other images, this one would not fit beside the memory that
+ * its own request holds. */
 static bool fail_never_fits(const struct image_budget *b, uint64_t needed, const char *name,
                             ey_err *e)
 {

@@ -32,14 +32,14 @@ struct image_budget {
     bool (*gone)(void *user); /* polled while waiting; true cancels. May be NULL */
     void *user;
     /* Returns the bytes that the caller needs after an image of this size is decoded; NULL for
-     * none. Decoding takes these at once if they are more than its own, so that decoded images
-     * never wait for one another. */
+     * none. Decoding takes the larger of these and its own need in one step, so that decoded
+     * images never wait for one another's memory. */
     uint64_t (*after)(const void *context, int width, int height);
     const void *context;
 };
 /* Like image_decode(), but takes an upper bound of the memory for decoding from the budget first.
  * Also fails with EY_BUSY if other images hold the budget, with EY_BAD_IMAGE if the image can never
- * fit together with the memory of its own request, and with EY_CANCELLED if gone() returned true.
+ * fit beside the memory that its own request holds, and with EY_CANCELLED if gone() returned true.
  */
 bool image_decode_within(struct image *out, const void *bytes, size_t n, const char *name,
                          struct image_budget *budget, ey_err *e);

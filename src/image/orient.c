@@ -8,8 +8,8 @@
 
 enum { TILE = 64 }; /* pixels per side */
 
-/* Offsets in the result, in pixels: the place of the image's first pixel, and the steps to the
- * places of the right and lower neighbors of a pixel. */
+/* Where pixels go, as offsets in the result in pixels: the image's first pixel, and the steps from
+ * a pixel to its right and lower neighbors. */
 struct pixel_walk {
     ptrdiff_t start, right, down;
 };

@@ -13,7 +13,7 @@ enum {
     INFO_HEADER = 40,
     ALPHA_HEADER = 56, /* with masks of red, green, blue and alpha */
     LONGEST_HEADER = 124,
-    PIXELS_PER_BYTE = 4096, /* plausible for RLE: runs code 128, commands that skip pixels more */
+    PIXELS_PER_BYTE = 4096, /* plausible for RLE: a run gives 128, a skip command more */
     ROUNDED_BYTES = 8192,   /* malloc's rounding of a large block */
 };
 

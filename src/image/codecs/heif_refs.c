@@ -208,7 +208,7 @@ static void add_range(struct buf *b, const uint8_t *start, const uint8_t *end)
     buf_add(b, start, (size_t)(end - start));
 }
 
-/* Copies what is needed of a reference. A reference from a derived image is copied whole. A
+/* Copies the needed parts of a reference. A reference from a derived image is copied whole. A
  * reference from an auxiliary image, such as alpha, becomes one for each needed image. */
 static void add_reference(struct buf *b, const struct references *refs, const struct reference *r)
 {

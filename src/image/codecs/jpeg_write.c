@@ -17,7 +17,7 @@ bool image_encode_jpeg(const struct image *image, void **bytes, size_t *n, ey_er
                                   &coded, &n_coded, TJSAMP_420, JPEG_QUALITY, 0) == 0;
     *bytes = ok ? malloc(n_coded) : NULL;
     *n = n_coded;
-    /* a copy, because free() does not fit the library's buffer */
+    /* a copy, because free() cannot release the library's buffer */
     if (*bytes) memcpy(*bytes, coded, n_coded);
     tjFree(coded);
     if (jpeg) tjDestroy(jpeg);

@@ -5,8 +5,8 @@
 
 #include "image/codecs/codecs.h"
 
-/* Looks in eXIf, else ImageMagick's "Raw profile type exif", else XMP, anywhere in the file.
- * Sets 0 if there is none. Fails if memory is short. */
+/* Sets *orientation from the eXIf chunk, else ImageMagick's "Raw profile type exif", else XMP,
+ * anywhere in the file, or to 0 if none has it. Fails if memory is short. */
 bool png_orientation(const struct image_file *f, int *orientation, ey_err *e);
 
 #endif

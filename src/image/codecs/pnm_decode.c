@@ -8,7 +8,7 @@
 #include "image/pixels.h"
 
 enum {
-    DIGITS = 9, /* the most of a number, which then fits 32 bits */
+    DIGITS = 9, /* most digits of a number, so that it fits 32 bits */
     MOST_VALUE = 65535,
     ROUNDED_BYTES = 8192 /* malloc's rounding of a large block */
 };

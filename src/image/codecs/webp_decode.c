@@ -117,8 +117,8 @@ static bool stays_in_bitmap(const struct webp_canvas *c, const struct webp_frame
     return frame->lossless && frame->width == c->width && frame->height == c->height;
 }
 
-/* Returns the bytes of the canvas, if there is one, and of decoding the frame or of the rotated
- * canvas, whichever are more. */
+/* Returns the bytes of the canvas, if there is one, plus the larger of decoding the frame and the
+ * rotated canvas. */
 static uint64_t webp_decoding_bytes(const struct image_file *f, const struct webp_canvas *c,
                                     const struct webp_frame *frame)
 {
