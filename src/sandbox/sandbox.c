@@ -144,7 +144,7 @@ static bool send_job(struct sandbox_job *job, ey_err *e)
 static bool send_input(struct sandbox_job *job, const void *input, size_t n, ey_err *e)
 {
     if (!sealed_memory_store(job->input, input, n, e)) return false;
-    /* if this fails, the worker has died, and the missing reply tells so */
+    /* a failure means that the worker has died; run_job() sees that from the missing reply */
     socket_send(job->reply, "", 1, NULL, 0);
     return true;
 }
@@ -169,8 +169,8 @@ static bool read_earlier_ends(struct sandbox_job *job, double deadline, ey_err *
     return true;
 }
 
-/* Returns the child without waiting until the worker has exited; the child's next job receives that
- * report. Freeing the worker's memory takes a twentieth of the time of decoding. */
+/* Leaves the child without waiting until the worker has exited; the child's next job receives the
+ * report of the exit. Freeing the worker's memory takes a twentieth of the time of decoding. */
 static bool leave_end(struct sandbox_job *job, ey_err *e)
 {
     if (!read_earlier_ends(job, seconds_now() + END_SECONDS, e)) return false;

@@ -20,7 +20,7 @@ struct sandbox_child {
 
 /* ---- sandbox_spawn.c ---- */
 
-/* Starts a child and waits a few seconds until it is ready. The kernel kills it when the calling
+/* Starts a child and waits up to 10 seconds until it is ready. The kernel kills it when the calling
  * thread exits. */
 struct sandbox_child *sandbox_child_start(ey_err *e);
 /* Kills the child and its worker if they are still alive, and frees it. */
@@ -31,8 +31,8 @@ void sandbox_child_end(struct sandbox_child *child);
 /* Borrows an idle child for this thread's client. Waits until `deadline` (seconds_now()), and
  * returns NULL with a message if none is idle by then. Programs, which may run for a minute, get at
  * most about half of the children, so that images do not wait for documents. One client gets at
- * most all children but one, and its programs all places of programs but one. The next child goes
- * to the waiting client with the fewest jobs. */
+ * most all children but one, and at most all but one of those for programs. The next child goes to
+ * the waiting client with the fewest jobs. */
 struct sandbox_child *pool_borrow_child(bool for_program, const struct sandbox_limits *limits,
                                         double deadline, ey_err *e);
 /* Gives a borrowed child back. `idle` means that it is ready for the next job; else it is killed.

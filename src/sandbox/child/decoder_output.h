@@ -29,9 +29,9 @@ struct open_bitmap {
 };
 
 /* Opens a bitmap and returns the address of its pixels. `heap` is the number of bytes that a
- * decoder allocates while it writes them: another thread then allocates the pages of the bitmap and
- * of that heap meanwhile. If `heap` is 0, the pages of the bitmap are allocated before the function
- * returns. Returns NULL and fills *reply if the bitmap is too large or memory is short. */
+ * decoder allocates while it writes the pixels: meanwhile another thread allocates the pages of the
+ * bitmap and of that heap. If `heap` is 0, the pages of the bitmap are allocated before the
+ * function returns. Returns NULL and fills *reply if the bitmap is too large or memory is short. */
 uint8_t *bitmap_open(struct open_bitmap *bitmap, const struct decoder_output *output,
                      const struct bitmap_header *header, size_t heap, struct reply_message *reply);
 /* Seals the bitmap and fills *reply. */
