@@ -34,7 +34,7 @@ static bool fail_id_taken(const struct loading *l, const char *member, const cha
                    v->bytes + other->at);
 }
 
-/* Decodes a token's spelling to at most n bytes. Returns false if no text is encoded to it. */
+/* Decodes a token's spelling to at most n bytes. Returns false if no text encodes to it. */
 static bool token_bytes(const struct tokenizer *tok, const char *content, size_t n, char *out,
                         size_t *n_out)
 {
@@ -71,7 +71,7 @@ static bool load_vocab_entry(struct loading *l, const char *content, json_object
         l->tok->byte_id[byte] = (uint32_t)id;
         return vocab_put(v, (uint32_t)id, (const char[]){(char)byte}, 1, l->e);
     }
-    /* A token that no text is encoded to decodes to its own spelling. */
+    /* No text encodes to this token, which decodes to its own spelling. */
     if (!token_bytes(l->tok, content, n_content, bytes, &n))
         return vocab_put(v, (uint32_t)id, content, n_content, l->e);
     if (!vocab_put(v, (uint32_t)id, bytes, n, l->e)) return false;

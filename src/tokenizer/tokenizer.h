@@ -10,9 +10,10 @@
 struct tokenizer;
 struct json_object;
 
-/* Reads tokenizer.json of `directory`, or vocab.json and merges.txt. Supports byte-level BPE (Split
- * with a pattern + ByteLevel, NFC) and SentencePiece BPE with byte fallback; merges are "A B" or
- * ["A","B"]. Fails on other pipelines with an error that names the unsupported part. */
+/* Reads tokenizer.json of `directory`, or vocab.json and merges.txt. Supports byte-level BPE
+ * (ByteLevel alone or after Split or Digits, with or without NFC) and SentencePiece BPE with byte
+ * fallback; merges are "A B" or ["A","B"]. Fails on other pipelines with an error that names the
+ * unsupported part. */
 bool tokenizer_open(struct tokenizer **tok, const char *directory, ey_err *e);
 /* Like tokenizer_open, but from n bytes of JSON, for tests and fuzzing. `what` names them in
  * errors. */
