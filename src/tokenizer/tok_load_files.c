@@ -311,9 +311,8 @@ static json_object *make_root(struct tok_files *f)
     const char *pipeline = pipeline_of(f->config);
     if (!pipeline) {
         ey_fail(f->e, EY_BAD_MODEL,
-                "%s: there is no tokenizer.json, and the tokenizer_class of " VOCAB_FILE
-                ", %.60s, is "
-                "not supported; save the tokenizer again with transformers",
+                "%s: there is no tokenizer.json, and the tokenizer_class in " CONFIG_FILE
+                ", %.60s, is not supported; save the tokenizer again with transformers",
                 f->directory, token_content(json_member(f->config, "tokenizer_class")));
         return NULL;
     }
