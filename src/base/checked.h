@@ -31,7 +31,9 @@ static inline bool checked_struct(void *out, size_t size, const void *in, size_t
     size_t given;
     memcpy(&given, in, sizeof(given));
     if (given < least || given > 16 * size)
-        return ey_fail(e, EY_BAD_REQUEST, "a struct's size is %zu: begin with %s()", given, maker);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "a struct's size is %zu, which is invalid; initialize the struct with %s()",
+                       given, maker);
     for (size_t i = size; i < given; i++)
         if (((const char *)in)[i])
             return ey_fail(e, EY_BAD_REQUEST,

@@ -328,7 +328,7 @@ static char *read_name(struct json_reader *r)
     if (strlen(name) != n)
         fail_reading(r, "a name with a NUL character");
     else
-        fail_unexpected(r, "a colon is expected behind a name");
+        fail_unexpected(r, "a colon is expected after a name");
     free(name);
     return NULL;
 }
