@@ -11,7 +11,7 @@
 #include "server/log.h"
 
 enum {
-    ENOUGH = 4096, /* for the most connections, of which hundreds fetch images, and all else */
+    ENOUGH = 4096, /* for EY_MAX_CONNECTIONS, image fetches by hundreds of them, and all else */
     OTHERS = 20,   /* besides connections: decoders, fetches, loading a model */
     MIN_CONNECTIONS = 8,
 };

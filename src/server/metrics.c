@@ -257,7 +257,7 @@ static double metric_ratio(uint64_t part, uint64_t whole)
     X(vision_seconds, "eyelet_vision_seconds_total", "counter", "Time in the vision encoder.",    \
       s->vision_seconds)
 
-/* GPU memory while the model is loaded; checked after loading and once a minute in use. */
+/* GPU memory while the model is loaded, as last checked (model_slot_seconds_to_check()). */
 #define GPU_METRICS(X)                                                                           \
     X(planned, "eyelet_gpu_memory_planned_bytes", "gauge",                                       \
       "GPU memory that the engine takes, including the driver's context.",                       \

@@ -12,7 +12,7 @@ struct metrics;
 bool metrics_open(struct metrics **metrics, size_t n_models, ey_err *e);
 void metrics_close(struct metrics **metrics);
 
-/* Measures one answer; a request for n answers has n. */
+/* Measures one answer; a request for n answers has n watches. */
 struct metrics_watch {
     struct metrics *metrics;
     size_t model;
@@ -20,7 +20,7 @@ struct metrics_watch {
     int tokens;
 };
 
-/* started: exchange_started(). */
+/* `started` is the value of exchange_started(). */
 struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, double started);
 /* Records that the answer has n_tokens now, for the time to first token and between tokens. Call it
  * for each event with text. */

@@ -197,7 +197,7 @@ static bool is_within(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && (path[n] == '/' || !path[n]);
 }
 
-/* Whether this folder has a model that is served under any name. */
+/* Whether the server serves a model from this folder, under whatever name. */
 static bool serves_from(const struct server_options *options, const char *folder)
 {
     char *whole = realpath(folder, NULL);

@@ -27,7 +27,7 @@ struct pull_status model_pull_wait(struct model_pull *pull, int ms);
 void model_pull_close(struct model_pull **pull);
 
 /* Deletes a model from the Hugging Face cache. Fails with EY_NOT_FOUND if it is not there, and with
- * EY_BAD_REQUEST if its folder has a model that is served under any name. */
+ * EY_BAD_REQUEST if the server serves a model from its folder, under whatever name. */
 bool model_delete(const struct server_options *options, const char *name, ey_err *e);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts what a browser cannot show (HEIC, AVIF, TIFF, an address, a page of a PDF) to a JPEG. */
+/* Converts an image that the page cannot show itself (HEIC, AVIF, TIFF, a page of a PDF, an image
+ * at a URL) to a JPEG. */
 #include "server/preview_route.h"
 
 #include <stdio.h>
@@ -80,8 +81,7 @@ static bool make_preview(ey_preview *out, int *n_pages, const char *url, size_t 
     return ok;
 }
 
-/* Refuses bodies with more values than the two fields, which would take far more memory than their
- * bytes. */
+/* Refuses bodies with many JSON values, which would take far more memory than their bytes. */
 static json_object *read_preview_request(const char *body, size_t n, ey_err *e)
 {
     enum { MOST_VALUE_BYTES = 16 << 10 };

@@ -21,8 +21,8 @@ enum {
 /* A model and its names. */
 struct server_model {
     const char *path;                    /* opened by the engine */
-    const char *names[SERVER_MAX_NAMES]; /* listed by /v1/models; replies have the first. None:
-                                           the path */
+    const char *names[SERVER_MAX_NAMES]; /* listed by /v1/models; replies have the first. If there
+                                           is none, the path is the name */
     size_t n_names;
     const char *aliases[SERVER_MAX_ALIASES]; /* accepted, not listed; NULL ends them */
 };
@@ -52,7 +52,7 @@ struct server_options {
     uint64_t max_pixels; /* of images in requests without a limit; 0: by their detail */
     int64_t seed;        /* of requests without a seed; < 0: random */
     uint64_t host_bytes; /* budget for bodies and decoded images in flight; 0: min(1 GiB, a quarter
-                           of the memory) */
+                           of the available memory) */
     size_t responses_bytes;                  /* memory for stored responses; 0: none are stored */
     int max_images;                          /* per request */
     int max_connections;                     /* requests in progress at once; each has a thread */
@@ -63,17 +63,17 @@ struct server_options {
     bool allow_pull;          /* clients may download and delete models of the hub */
     bool insecure;            /* allows a non-loopback address without a key */
     ey_thinking thinking;     /* default of requests */
-    bool thinking_reserve;    /* chats keep some of their length for the answer after a thought */
+    bool thinking_reserve;    /* chats reserve part of max_tokens for the answer after a thought */
     bool effort_budgets;      /* effort levels such as "low" limit the length of thoughts */
     const char *thinking_end; /* as ey_request.thinking_end */
     int loop_tokens;          /* tokens of repetition that end an answer; 0: never */
     bool strict;              /* refuse unknown fields instead of reporting them */
     bool log_requests;        /* log request bodies, truncated to 4,096 bytes */
     bool quiet;
-    /* timeouts in seconds: for a request's headers; for its body (longer at
+    /* timeouts in seconds: for a request's headers; for its body (longer if it keeps arriving at
      * EY_BODY_BYTES_PER_SECOND); between requests; without the client reading or sending a byte */
     double header_seconds, body_seconds, idle_seconds, stall_seconds;
-    double turn_seconds; /* a busy model admits requests for so long while another model needs its
+    double turn_seconds; /* how long a busy model admits requests while another model needs its
                             memory */
 };
 
