@@ -43,9 +43,9 @@ struct trusted_proxies {
 
 bool is_trusted_proxy(const struct trusted_proxies *proxies, struct client_address address);
 /* Reads one line of X-Forwarded-For (`plain`) or Forwarded backwards. *address must be a trusted
- * proxy. It is replaced by the address that the proxy reports, again and again while that one is a
- * trusted proxy too. Returns false if *address is no trusted proxy now, or if the line cannot be
- * read; else the previous line may name the client. */
+ * proxy. Replaces it by the address that this proxy reports, and continues while that is a trusted
+ * proxy, too. Returns whether to read the previous line: *address is still a trusted proxy, and
+ * every entry of this line could be read. */
 bool client_address_forwarded(struct client_address *address, const char *line, bool plain,
                               const struct trusted_proxies *proxies);
 

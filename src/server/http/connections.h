@@ -62,7 +62,7 @@ void connections_remove(struct connections *all, struct http_connection *c);
 /* Enters a phase with a deadline in `seconds`, 0 for none. */
 void connections_enter(struct connections *all, struct http_connection *c,
                        enum connection_phase phase, double seconds);
-/* Admits a client's request, whose headers have come, to a place until its end. A client may hold
+/* Gives a client's request, whose headers have arrived, a place until it ends. A client may hold
  * at most EY_CLIENT_SHARE times as many places as it leaves free. A slow body is cut if the new
  * request then gets a place. Returns false if there is no place. Probes need none. */
 bool connections_admit(struct connections *all, struct http_connection *c,

@@ -31,7 +31,7 @@ struct exchange {
     const char *target;        /* the raw request target; valid until the headers have arrived */
     size_t n_target;
     bool bad_target;
-    char log_path[128]; /* for the log: without query, control characters escaped */
+    char log_path[128]; /* for the log: printable ASCII, without the query */
 
     const struct route *route; /* NULL for a file of the page, or if refused */
     const struct page_file *file;

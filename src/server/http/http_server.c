@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles libmicrohttpd's callbacks: headers, body, reply, end. The body of a rejected request is
  * read and discarded before the reply: closing a connection with unread bytes resets it, and the
- * client would lose the reply. Only a body above the limit is not awaited. */
+ * client would lose the reply. The reply comes first if the body is too large, the client waits for
+ * 100 Continue, or the connection is closed in any case. */
 #include "server/http/http_server.h"
 
 #include <fcntl.h>
@@ -196,9 +197,7 @@ static const struct page_file *find_file(const char *method, const char *path)
     return NULL;
 }
 
-/* Whether to answer GET / with Ollama's text instead of the page: for clients that are not
- * browsers.
- */
+/* Whether to answer GET / with Ollama's text, not the page: for clients other than browsers. */
 static bool wants_ollama_text(const struct exchange *x, const struct request_headers *h)
 {
     const char *accept = request_header_value(h->item, h->n, "Accept");
@@ -578,7 +577,7 @@ static enum MHD_Result handle_request(void *user, struct MHD_Connection *mhd, co
 
 /* ---- from the first line to the end ---- */
 
-/* Sets the path for the log, escaped. */
+/* Sets the path for the log. Characters that are not printable ASCII become '?'. */
 static void set_log_path(struct exchange *x)
 {
     size_t n = strcspn(x->target, "?");

@@ -17,15 +17,14 @@ bool http_server_open(struct server *server, struct server_socket *listener,
 void http_server_close(struct http_server **http_server);
 struct connections *http_server_connections(struct http_server *http_server);
 
-/* Rereads key and certificate files; open connections keep theirs. Returns false if one of them
- * could not be used; the old one then stays in use. */
+/* Rereads key and certificate files; open connections keep their certificate. Returns false if one
+ * of them could not be used; the old one then stays in use. */
 bool http_server_reload(struct http_server *http_server, ey_err *e);
 
 /* Stops accepting; new connections wait in the socket's backlog. */
 void http_server_pause(struct http_server *http_server);
 bool http_server_is_paused(const struct http_server *http_server);
-/* Resumes accepting with the key and certificate in use. Fails if no
- * descriptors are left for it. */
+/* Resumes accepting with the key and certificate in use. Fails if no descriptor is left. */
 bool http_server_resume(struct http_server *http_server, ey_err *e);
 
 /* Rejects new work from now on (server_is_draining). */

@@ -43,8 +43,8 @@ bool is_loopback_origin(const char *origin);
 /* Whether `host`, as in options.host, is a loopback address. */
 bool is_loopback_host(const char *host);
 
-/* Whether a browser sent the request for a page of another site. Browsers say so in the headers of
- * every POST. */
+/* Whether a web page sent the request: it has an Origin, or Sec-Fetch-Site names another site.
+ * Browsers send these headers with every POST. */
 bool is_sent_by_page(const struct request_header *headers, size_t n);
 
 /* Whether a Content-Type is JSON. */

@@ -22,7 +22,7 @@ enum zstd_result {
     ZSTD_STOPPED,   /* `take` returned false */
     ZSTD_NO_MEMORY
 };
-/* Decodes all frames of body[n] and gives the bytes to `take`, at most ZSTD_MAX_BODY_BYTES. */
+/* Decodes all frames of body[n]. `take` gets the bytes, at most ZSTD_MAX_BODY_BYTES in total. */
 enum zstd_result zstd_decode(const char *body, size_t n,
                              bool (*take)(void *user, const char *bytes, size_t n), void *user);
 
