@@ -10,14 +10,14 @@
 #include "server/log.h"
 
 enum { DEFAULT_BATCHED_TOKENS = 512 };
-/* Interval of GPU memory checks after requests or a spill, and while requests run. */
+/* Intervals of GPU memory checks: after requests or a spill, and while requests run. */
 #define MEMORY_CHECK_SECONDS 60.0
 #define BUSY_MEMORY_CHECK_SECONDS 300.0
 
 /* ---- plan and engine ---- */
 
-/* Upper bound of a step of max_num_batched_tokens rows or a slice of an image, at a tenth of the
- * slowest multiply-adds per second and thread measured. */
+/* Upper bound of the time of a step, which computes max_num_batched_tokens rows or a slice of an
+ * image. Assumes a tenth of the slowest rate measured, in multiply-adds per second and thread. */
 static double compute_stuck_seconds(const ey_engine *engine, const ey_engine_options *options,
                                     const ey_engine_info *info)
 {

@@ -13,7 +13,7 @@ const char *server_model_name(const struct server *s, size_t model)
     return m->n_names ? m->names[0] : m->path;
 }
 
-/* ---- names of its own ---- */
+/* ---- a model's own names ---- */
 
 typedef int compare_names_fn(const char *a, const char *b);
 

@@ -246,10 +246,10 @@ static void load_at_startup(struct model_manager *k)
     for (size_t i = 0; i < k->n_models && !k->closing; i++)
         if (k->model[i].state == MODEL_LOADING && model_manager_fits(k, &k->model[i]))
             load_model(&k->model[i], true);
-        else if (k->model[i].state == MODEL_LOADING) {
+        else if (k->model[i].state == MODEL_LOADING) { /* max_loaded is reached */
             k->model[i].state = MODEL_UNLOADED;
             k->model[i].info.shares_memory = true;
-        } /* max_loaded */
+        }
 }
 
 static bool any_engine_leased(const struct model_manager *k)

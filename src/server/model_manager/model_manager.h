@@ -24,13 +24,13 @@ struct model_info {
     char choice[EY_PLAN_CHOICES][160]; /* the plan's choices to make the model fit */
     size_t n_choices;
     bool shares_memory; /* it does not fit beside the models loaded at the start */
-    bool loaded_once;   /* the following are known since, also while it is unloaded */
+    bool loaded_once;   /* the following are known, also after the model is unloaded */
     bool reads_images, has_tools;
     ey_task task;
     char architecture[64], device[32], device_detail[128];
     int threads, max_model_len, kv_tokens, max_num_seqs;
     uint64_t kv_bytes;
-    double stuck_seconds; /* an engine that makes no step for so long counts as stuck */
+    double stuck_seconds; /* time without a step after which an engine with work counts as stuck */
 };
 
 struct model_status {

@@ -26,10 +26,10 @@ struct model_slot {
     double requested_at;               /* when a waiter first needed the model; 0: none does */
     double keep_seconds;               /* keep-alive after the last request, as its client asked */
     bool unload_asked;                 /* unload it as soon as it is idle */
-    bool draining;                     /* admits nobody until another model has had its memory */
-    uint64_t shared_bytes;             /* its part of capacity_bytes; 0 if it is the only model */
-    ey_err error;                      /* of the last failed load */
-    ey_gpu_memory memory;              /* the engine's */
+    bool draining;         /* admits no new requests, so that another model gets its memory */
+    uint64_t shared_bytes; /* its part of capacity_bytes; 0 if it is the only model */
+    ey_err error;          /* of the last failed load */
+    ey_gpu_memory memory;  /* the engine's */
     double memory_checked_at;
     ey_stats unloaded_stats;
     struct model_info info;
