@@ -11,9 +11,8 @@
 #include "base/text/json_writer.h"
 #include "server/api/common/api_charge.h"
 
-enum {
-    MAX_GRAMMAR_KEY_BYTES = 1 << 20
-}; /* of a cache key; grammars with longer keys are not cached */
+/* Grammars with longer cache keys are not cached. */
+enum { MAX_GRAMMAR_KEY_BYTES = 1 << 20 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

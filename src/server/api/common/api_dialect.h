@@ -8,7 +8,7 @@
  *  2. write_whole and write_event for the answers of api_answer.h;
  *  3. a struct api_dialect that names these, and routes that call completion_run() with it;
  *  4. the routes in server/routes.c, and there also the error format of these paths, which
- *     request_checks uses as well;
+ *     http_server.c uses as well;
  *  5. rows in docs/architecture.md and in the CMakeLists.txt of server and of its tests.
  * completion.h does the common part: memory, the model, prompts, waiting, streams, disconnects. */
 #ifndef EY_SERVER_API_DIALECT_H
@@ -23,7 +23,7 @@ struct api_dialect {
     const char *json_type, *stream_type; /* Content-Type of whole answers and of streams */
     bool clips;        /* shortens an answer that does not fit the context; otherwise the request is
                           refused */
-    bool keeps_answer; /* reserves a part of a limited length for the answer after a thought */
+    bool keeps_answer; /* reserves part of max_tokens for the answer after a thought */
     bool lenient;      /* ignores unknown fields even on a strict server */
     bool keeps_request; /* its answer may need texts of the request (api_request.kept_bytes) */
     int more_copies;    /* extra copies of a whole answer's text and log-probabilities while it is

@@ -41,7 +41,7 @@ bool api_fail_status(struct api_error *error, int status, const char *param, con
 /* These readers take a value that is present and not null. */
 bool field_int(const struct api_reading *r, const char *path, json_object *value, int64_t lo,
                int64_t hi, int64_t *out);
-/* Reads a 64-bit integer. json-c has turned smaller integers into INT64_MIN. */
+/* Reads a 64-bit integer. Smaller integers read as INT64_MIN, because json-c saturates them. */
 bool field_int64(const struct api_reading *r, const char *path, json_object *value, int64_t *out);
 /* Reads a number in [lo, hi]; `range` is its text for messages: "[0, 2]". */
 bool field_number(const struct api_reading *r, const char *path, json_object *value, double lo,
@@ -50,8 +50,7 @@ bool field_bool(const struct api_reading *r, const char *path, json_object *valu
 /* Reads text of at most `max` bytes, borrowed from the JSON. It may contain NUL bytes. */
 bool field_text(const struct api_reading *r, const char *path, json_object *value, size_t max,
                 const char **text, size_t *n);
-/* Reads a text part of at most EY_MAX_TEXT_BYTES, borrowed from the JSON. Fails if `value` is NULL.
- */
+/* Like field_text, for a text part of at most EY_MAX_TEXT_BYTES. Fails if `value` is NULL. */
 bool field_text_part(const struct api_reading *r, const struct field_path *path, json_object *value,
                      ey_part *out);
 /* Reads a C string of 1 .. max bytes, copied to `arena`. */

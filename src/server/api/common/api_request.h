@@ -87,7 +87,7 @@ struct api_limits {
     ey_thinking thinking; /* default for requests */
     bool keeps_answer;    /* api_dialect.keeps_answer for all dialects */
     bool effort_budgets;  /* effort levels limit thoughts */
-    int loop_tokens;      /* of the cautious loop guard; 0 disables loop detection */
+    int loop_tokens;      /* of the loop guard if the request sets none; 0: no guard */
     bool strict;          /* unknown fields are errors */
     const struct media_policy *media;
     ey_grammar_cache *grammars;        /* NULL: grammars are not cached */

@@ -133,7 +133,7 @@ static bool read_request(struct completion *a, struct exchange *x)
 
 /* Frees the parsed request before the reply is allocated: otherwise the reply could lie behind it
  * in the heap and keep malloc from returning the memory. Many small values leave holes
- * nevertheless. */
+ * nevertheless, which malloc_trim() returns. */
 static void drop_parsed(struct completion *a, struct exchange *x)
 {
     enum { TRIM_BYTES = 4 << 20 };

@@ -63,8 +63,8 @@ bool image_ref_read_detail(const struct api_reading *r, const struct field_path 
  * becomes one part for each page. */
 bool images_load(const struct api_reading *r, const struct image_refs *images,
                  const struct pixel_budget *budget);
-/* Writes the path of the image of an engine's error; leaves `param` unchanged for other errors. The
- * request must still have its prompts. */
+/* If the engine's error is about an image, writes that image's path to `param`. The request must
+ * still have its prompts. */
 void api_image_param(char param[API_PARAM_BYTES], const struct api_request *request,
                      const ey_err *e);
 

@@ -11,7 +11,7 @@ struct model_card {
     char model_type[48];  /* "qwen3_vl" */
     char family[32];      /* "qwen3vl", the name in llama.cpp and Ollama */
     char format[16];      /* "safetensors" */
-    char quantization[8]; /* "BF16", "F16", "FP8", "INT4" */
+    char quantization[8]; /* "BF16", "F16", "F32", "FP8", "INT4" */
     bool vision, tools, thinking;
     ey_task task;
     uint64_t parameters, bytes; /* bytes: size of the weight files */

@@ -19,8 +19,8 @@ struct pooling_parts {
     json_object *value; /* its JSON */
 };
 
-/* Makes the request a pooling request. Fails with the message `chat` if the model generates text
- * instead. */
+/* Makes the request a pooling request. Fails if the model cannot do the wanted task, with the
+ * message `chat`, a format for the model's name. */
 bool pooling_begin(struct api_parser *p, ey_task wanted, const char *chat);
 /* Allocates n inputs. */
 bool pooling_open_prompts(struct api_parser *p, const char *name, size_t n);
@@ -31,7 +31,7 @@ bool pooling_read_parts(struct api_parser *p, const struct field_path *path, jso
 /* Appends the parts of `more`. */
 bool pooling_append_parts(struct api_parser *p, struct pooling_parts *all,
                           const struct pooling_parts *more);
-/* Prepends the images of an array of base64 or data: URLs. */
+/* Prepends the images of an array of data: URLs or bare base64. */
 bool pooling_read_images(struct api_parser *p, const char *path, json_object *value,
                          struct pooling_parts *out);
 /* Adds an input as the next prompt, with an optional query. */
