@@ -820,12 +820,12 @@ static bool replace_daemon(struct listening_door *door, const struct tls_pem *pe
     stop_idle_retired(http_server);
     if (http_server->n_retired == MAX_RETIRED)
         return ey_fail(e, EY_BUSY,
-                       "connections of %d earlier certificates are still open; try again later",
+                       "%d replaced listeners still have open connections; try again later",
                        MAX_RETIRED);
     struct listening_daemon fresh = {.listener = door->current.listener};
     fresh.listener.fd = fcntl(fresh.listener.fd, F_DUPFD_CLOEXEC, 0);
     if (fresh.listener.fd < 0)
-        return ey_fail(e, EY_IO, "no descriptor is left to load the certificate (ulimit -n)");
+        return ey_fail(e, EY_IO, "no descriptor is left for a new listener (ulimit -n)");
     fresh.daemon = start_daemon(door, &fresh.listener, pem, e);
     if (!fresh.daemon) return server_socket_close(&fresh.listener), false;
     MHD_quiesce_daemon(door->current.daemon);
