@@ -3,13 +3,14 @@
  * the cache entry of the new token, scores, softmax and the sum of values, with keys split over
  * blocks.
  *
- * A block of 8 warps takes a part of the keys of one KV head of one sequence for all its query
- * heads. A warp takes 16 keys at a time, loaded directly into the operands of mma_bf16: scoresᵀ[16
- * keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ. Lane 4g + t
- * reads columns 8t + 32j .. +7 of keys g and g + 8, and columns 8g + 64j .. +7 of values 2t, 2t+1,
- * 2t+8, 2t+9. A matmul does not depend on the order of columns, so each matrix instruction takes
- * the columns that its lanes hold. The first keys and values are loaded before the previous kernel
- * has ended; meanwhile each warp norms and rotates one head. */
+ * A block of 8 warps takes a share of the keys of one sequence and KV head, for all query heads of
+ * that KV head. A warp takes 16 keys at a time, loaded directly into the operands of mma_bf16:
+ * scoresᵀ[16 keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] · weightsᵀ.
+ * Lane 4g + t reads columns 8t + 32j .. +7 of keys g and g + 8, and columns 8g + 64j .. +7 of
+ * values 2t, 2t+1, 2t+8, 2t+9. A matmul does not depend on the order of columns, so each matrix
+ * instruction takes the columns that its lanes hold. Loads of the first keys and values start
+ * before the previous kernel has ended; while they are in flight, each warp norms and rotates a
+ * head. */
 #include "kernels/cuda/attention/decode_heads.cuh"
 
 template <bool FP8> struct kv_eight; /* eight values of the cache as stored */
@@ -214,8 +215,8 @@ EY_DEVICE struct fresh_item fresh_item(const struct attention_decode_args &a,
     return f;
 }
 
-/* Stores queries in shared memory, and key and value there and in the cache; warp i makes items i
- * and 8 + i. `mine`, `norm`: the warp's first item. */
+/* Stores queries in shared memory, and the new key and value both there and in the cache; warp i
+ * makes items i and 8 + i. `mine` and `norm` belong to the warp's first item. */
 template <int DIM, bool FP8>
 EY_DEVICE void make_fresh(struct decode_fresh<DIM> &fresh, const struct attention_decode_args &a,
                           const struct decode_place &p, struct fresh_item mine,
@@ -400,8 +401,8 @@ template <int DIM> EY_DEVICE struct merged merge_splits(const float *partial, in
     return m;
 }
 
-/* Returns whether this block is the last to arrive of those with its KV head and sequence. The last
- * block sees everything that the others wrote. */
+/* Returns whether this block is the last to arrive for its KV head and sequence. The last block
+ * sees everything that the others wrote. */
 EY_DEVICE bool last_to_arrive(uint32_t *counter, int blocks)
 {
     __shared__ uint32_t before;

@@ -12,16 +12,17 @@
  * weightsᵀ. Lane 4g + t reads the 16-byte pieces t, t + 4, .. of keys g and g + 8, and the pieces
  * g, g + 8, .. of values 2t, 2t+1, 2t+8, 2t+9. A matmul does not depend on the order of columns, so
  * each matrix instruction takes the columns that its lanes hold. A warp prefetches its next chunk,
- * even one of the next pair, before it finishes the current one. The first keys and values are
- * loaded before the previous kernel has ended; meanwhile warps norm and rotate heads. */
+ * even one of the next pair, before it finishes the current one. Loads of the first keys and values
+ * start before the previous kernel has ended; while they are in flight, warps norm and rotate
+ * heads. */
 #include "kernels/cuda/attention/decode_heads.cuh"
 
 /* ---- division of work ---- */
 
 /* The rows of the launch, in shared memory. */
 struct decode_rows {
-    int cost_before[MANY_ROWS + 1]; /* chunks of one KV head of the preceding rows, plus pair_cost
-                                       for each row */
+    int cost_before[MANY_ROWS + 1]; /* of the preceding rows: each row's chunks in one KV head,
+                                       plus pair_cost */
     int index[MANY_ROWS], seq[MANY_ROWS];
     int pair_cost; /* cost of starting a pair, in chunks */
 };
@@ -168,9 +169,9 @@ EY_DEVICE void plan_parts(struct decode_plan &plan, const struct decode_rows &ro
     if (which && plan.first == plan.last) plan.parts[which] = 1;
 }
 
-/* Returns the number of blocks that get work, which is small because fewer parts are added up
- * sooner. If a pair takes several blocks, it is a multiple of the number of pairs, so that blocks
- * end where pairs of equal length do. */
+/* Returns the number of blocks that get work: few, because fewer parts are added up sooner. If a
+ * pair takes several blocks, their number is a multiple of the number of pairs, so that blocks end
+ * where pairs of equal length do. */
 EY_DEVICE int blocks_wanted(int units, int pairs, int chunks_min)
 {
     int wanted = (units + chunks_min - 1) / chunks_min;
@@ -698,8 +699,8 @@ EY_DEVICE void many_end_turn(const struct attention_decode_args &a, const struct
     }
 }
 
-/* Returns whether this block is the last to arrive of those of a pair. The last block sees
- * everything that the others wrote. */
+/* Returns whether this block is the last to arrive for a pair. The last block sees everything that
+ * the others wrote. */
 EY_DEVICE bool many_last_to_arrive(uint32_t *counter, int blocks)
 {
     if (count_arrival(counter) != (uint32_t)blocks - 1) return false;
@@ -707,8 +708,8 @@ EY_DEVICE bool many_last_to_arrive(uint32_t *counter, int blocks)
     return true;
 }
 
-/* Adds up the parts of the block's first and of its last pair if this block is the last to arrive
- * of those of that pair. */
+/* Adds up the parts of the block's first pair, and of its last, if this block is the last to arrive
+ * for that pair. */
 template <int DIM>
 EY_DEVICE void many_add_parts(const struct attention_decode_args &a, const struct decode_plan &plan)
 {

@@ -156,15 +156,15 @@ struct gemv_layout {
 };
 
 /* How a head kernel divides its work, and its shared memory layout (lm_head_launch.h). Two chunks
- * are a unit. A share of a row block is its units share, share + shares, share + 2 shares .. */
+ * are a unit. Share i of a row block has units i, i + shares, i + 2 shares .. */
 struct lm_head_layout {
-    int32_t n_blocks; /* of 16 rows, of all segments */
-    int32_t n_chunks; /* of a row block */
-    int32_t shares;   /* shares of a row block; a block of threads has one warp per share, or fewer,
-                         which take several shares one after the other */
-    int32_t each;     /* units of a share */
-    int32_t slots;    /* units of a warp in flight */
-    int32_t staged;   /* units of a share that have x in shared memory at a time */
+    int32_t n_blocks;  /* of 16 rows, of all segments */
+    int32_t n_chunks;  /* of a row block */
+    int32_t shares;    /* shares of a row block; a block of threads has one warp per share, or fewer
+                          warps, which take several shares one after the other */
+    int32_t each;      /* units of a share */
+    int32_t slots;     /* units of a warp in flight */
+    int32_t staged;    /* units of a share that have x in shared memory at a time */
     int32_t log_ahead; /* log2(staged), rounded up */
     int32_t kept;      /* x stays in shared memory for all row blocks */
     int32_t x_at, x_bytes, sums_at,
@@ -257,8 +257,8 @@ struct planes_matmul_args {
 
 /* ---- rows ---- */
 
-/* y bf16[n, width] = RMSNorm(x f32[*, width]) · w, or LayerNorm with bias b if b is given (then
- * mean-centered). Row i is row gather[i] of x, or row i without gather. */
+/* y bf16[n, width] = RMSNorm(x f32[*, width]) · w + b, or LayerNorm; b may be NULL. Row i is row
+ * gather[i] of x, or row i without gather. */
 struct norm_args {
     bf16 *y;
     const float *x, *w, *b;
@@ -318,7 +318,7 @@ struct position_args {
 
 /* Cuts patches first .. first+n-1 (merge-block order, `cols` per row) of an image to y bf16[n,
  * 3·temporal·side²]: (byte - offset) / scale by channel, [channel, temporal, side, side], every
- * temporal slice equal. rgb is the byte row with which patch row `first_row` begins. */
+ * temporal slice equal. rgb points to the first pixel row of patch row `first_row`. */
 struct patchify_args {
     bf16 *y;
     const uint8_t *rgb;

@@ -4,8 +4,8 @@
  * A chunk is 16 rows by 128 columns, of which lane 4g + t has 32 (a unit) of rows g and g + 8, as
  * in packed int4 (abi.h). Its parts, one after the other:
  *
- * low: four bits of a code (or all eight), [half of the rows][lane][16 bytes]; eight bits are two
- * of these, the second for the unit's last 16 columns.
+ * low: four bits of a code (or all eight), [half of the rows][lane][16 bytes]; codes of eight
+ * bits take two of these, the second for the unit's last 16 columns.
  * high: the fifth bit, or the fifth and sixth, [lane][rows g, g + 8][4 or 8 bytes].
  * scales: [lane][rows g, g + 8], of the sizes that GGUF_..._BYTES give.
  *
@@ -14,10 +14,10 @@
  * rows follow each other.
  *
  * Codes are unpacked to words of four bytes: word 2j has columns 8j, 8j + 2, 8j + 4, 8j + 6 of a
- * unit, word 2j + 1 the columns between and after them. The low bits of both are in one word: as
- * nibbles of the same byte or, for types with a table, in its lower and upper half. Eight bits are
- * stored as such words. Byte b of word k has its fifth bit at bit 8b + k of `high`; fifth and sixth
- * begin at bit 8b + 2k % 8 of the word k / 4 of `high`. */
+ * unit, word 2j + 1 columns 8j + 1, 8j + 3, 8j + 5, 8j + 7. The low bits of both are in one word:
+ * as nibbles of the same byte or, for types with a table, in its lower and upper half. Codes of
+ * eight bits are stored as such words. Byte b of word k has its fifth bit at bit 8b + k of `high`;
+ * if it has a sixth, both begin at bit 8b + 2k % 8 of word k / 4 of `high`. */
 #ifndef EY_CUDA_GGUF_LAYOUT_H
 #define EY_CUDA_GGUF_LAYOUT_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine instructions used by the kernels, one small function each. Under nvcc they are inline
  * PTX; the tests' emulator (tests/cuda/emulator.h), which runs a block's threads as fibers on the
- * CPU, implements the same functions. Nothing else in the kernels is PTX, and nothing of the CUDA
- * runtime or its headers is used beyond the language itself.
+ * CPU, implements the same functions. The only other PTX is in bulk_copy.cuh and wgmma.cuh. Of
+ * CUDA, the kernels use nothing but the language: neither the runtime nor its headers.
  *
  * All collective functions (shuffles, mma, syncs) are called by whole warps. */
 #ifndef EY_CUDA_PTX_CUH
@@ -483,12 +483,11 @@ EY_DEVICE bf16 bf16_of(float v)
     return (bf16)(bf16_pair(v, 0) & 0xffffu);
 }
 
-/* Converts e4m3 bytes 0 and 1 (or 2 and 3) of `four` to a BF16 pair, exact except for NaN (0x7f and
+/* Converts two e4m3, the high bytes of the halves, to a BF16 pair, exact except for NaN (0x7f and
  * 0xff give ±480): sign and seven bits move to BF16's fields, which gives 2^-120 of the value,
  * subnormals included. */
 EY_DEVICE uint32_t e4m3_pair(uint32_t two_high_bytes)
 {
-    /* the bytes to convert are the high ones of each half */
     uint32_t bits = (two_high_bytes & 0x80008000u) | ((two_high_bytes & 0x7f007f00u) >> 4);
     return bf16_pair_mul(bits, 0x7b807b80u); /* 2^120 */
 }

@@ -224,7 +224,7 @@ EY_WGMMA(25, 200, 100, 101, 102, 103, 104, 105)
 EY_WGMMA(28, 224, 112, 113, 114, 115, 116, 117)
 EY_WGMMA(32, 256, 128, 129, 130, 131, 132, 133)
 
-/* c[64, 64] += a[64, 16] · b, b[16, 64] with rows as above: 64 columns of 128 bytes. */
+/* c[64, 64] += a[64, 16] · b, b[16, 64] with rows as above: 64 columns in 128 bytes. */
 EY_DEVICE void wgmma_transposed(float (&c)[8][4], const uint32_t a[4], uint64_t b)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" EY_REGISTERS_8

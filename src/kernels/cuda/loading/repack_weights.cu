@@ -282,8 +282,7 @@ EY_DEVICE void gguf_put_bytes(uint8_t *to, uint32_t value, int bytes)
         to[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* Stores the bits of code i: its byte and word have their low bits in the layout of gguf_layout.h;
- * types with tables use halves of one word. */
+/* Stores the bits of code i, which is byte b of word k in the layout of gguf_layout.h. */
 template <int dtype> EY_DEVICE void gguf_put_code(uint32_t *low, uint32_t *high, int i, uint32_t c)
 {
     typedef struct gguf_form<dtype> form;

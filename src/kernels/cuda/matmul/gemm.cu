@@ -57,8 +57,8 @@ template <class S> EY_DEVICE int x_offset(int token, int unit)
 /* ---- global → shared ---- */
 
 /* A thread's part of each stage. Row blocks beyond the last repeat it; their results are never
- * stored. Columns beyond the last must be zeros, and tokens may be: if they repeated the last
- * token, all their loads would queue for its lines. */
+ * stored. Columns beyond the last must be zeros. Tokens beyond the last are zeros, too: if they
+ * repeated the last token, all their loads would queue for its lines. */
 struct gemm_share {
     const uint8_t *
         w[2]; /* its bytes of the matrices' first chunk; a thread of a large group uses only w[0] */

@@ -125,9 +125,9 @@ EY_DEVICE void copy_pieces(const struct matmul_args &a, const struct gemm_place 
 
 /* ---- shared → registers ---- */
 
-/* A lane's loads of 16 rows for one step of 16 columns. FP8: two adjacent quantized values each,
- * columns in their natural order, as for the tokens: of rows 0..7 and 8..15, of the first 8 columns
- * and the next. BF16: left operands. */
+/* A lane's loads of 16 rows for one step of 16 columns. FP8: raw[i] has two adjacent quantized
+ * values, of rows 0..7 or (odd i) 8..15, and of the first 8 columns or (i >= 2) the next; columns
+ * are in their natural order, as for the tokens. BF16: left operands. */
 template <class S>
 EY_DEVICE void sm90_load_step(uint32_t raw[4], const unsigned char *block, int step)
 {

@@ -20,8 +20,8 @@
 #include "kernels/cuda/matmul/gemv_depth.h"
 #include "kernels/cuda/matmul/gemv_reduce.cuh"
 
-/* A lane's part of a chunk: registers of weights (or x) of one row; matrix instructions. PIECES:
- * pieces of 8 columns in a chunk. */
+/* A lane's part of a chunk: WORDS registers of weights (or x) of one row, for STEPS matrix
+ * instructions. PIECES: pieces of 8 columns in a chunk. */
 template <int dtype> struct gemv_lane {
     enum {
         WORDS = dtype == K_BF16   ? 4
@@ -129,8 +129,9 @@ EY_DEVICE void gemv_weight_pairs(uint32_t out[gemv_lane<dtype>::WORDS], const st
 /* ---- x ----
  *
  * In shared memory a chunk's columns of one token are PIECES pieces of 8 columns, 16 bytes each;
- * lane t of a token's four reads two (8-bit weights) or one. Odd tokens have their halves swapped,
- * so that lanes that read together read from different banks. */
+ * lane t of a token's four reads four (int4), two (FP8) or one (BF16). For int4 and FP8, odd tokens
+ * have neighboring groups of four places swapped, so that lanes that read together read from
+ * different banks. */
 template <int dtype>
 EY_DEVICE unsigned char *piece_of_x(unsigned char *x, int item, int token, int piece)
 {

@@ -91,8 +91,8 @@ EY_DEVICE float m1_absmax(float4 v)
     return max_or_nan(max_or_nan(fabsf(v.x), fabsf(v.y)), max_or_nan(fabsf(v.z), fabsf(v.w)));
 }
 
-/* The lower two bytes are nearest(v · factor) + 128, so the upper of them is the upper digit and
- * the lower one the lower digit with its sign inverted. Sums of these words exceed the true sum by
+/* The result's lower two bytes are nearest(v · factor) + 128: the second byte is the upper digit,
+ * the first the lower digit with its sign inverted. Sums of such results exceed the true sum by
  * ROUNDED per word. */
 enum { ROUNDED = 0x4b400080 }; /* 1.5 · 2^23 + 128 */
 

@@ -6,8 +6,8 @@
  * off by at most 2^-15 of their largest, and each number is two signed bytes, which are two columns
  * for the matrix unit. It has eight columns: two for each of the four lanes that share a row, with
  * zeros for another lane's columns of x. So a lane gets the sums over the columns that it holds,
- * which share one scale whatever the group size. All that is exact in 32 bits, including the
- * subtraction of zero · (sum of x); only then it becomes float32.
+ * which share one scale whatever the group size. All of this is exact in 32 bits, including the
+ * subtraction of zero · (sum of x); only the result becomes float32.
  *
  * Chunk c of a row block belongs to warp c % warps, with its columns of x: a warp loads x for
  * itself and waits for no other before the end. */
@@ -33,7 +33,7 @@ template <int out> struct m1_int4_base {
     bool wide[m1_int4_shape<out>::matrices];
 };
 
-/* Returns a warp's chunks of pair `turn`. */
+/* Returns chunk i of a warp's pair `turn`. */
 EY_DEVICE int m1_int4_chunk(int turn, int i)
 {
     return (turn * PAIR + i) * (int)(blockDim.x / 32) + warp_index();

@@ -3,12 +3,12 @@
  * matrix of a model. Limited by reading every weight once.
  *
  * The matrix unit multiplies: 16 weight rows are its A operand, 8 tokens its B operand. A few
- * blocks of threads per SM process row block after row block (16 rows). Warps divide a row block;
- * each has a ring in shared memory through which its weights stream without a pause. A lane copies
- * what it will itself read, so lanes never wait for each other. The ring is filled before
- * wait_for_previous(). A warp loads the columns of x for its weights into shared memory of its own,
- * once if there is room. Then the shares' sums are added. The norm needs no separate pass: x is
- * multiplied by the norm's weights, and the sum by the row's 1/rms.
+ * blocks of threads per SM process row block after row block (16 rows). Warps divide a row block
+ * into shares; each has a ring in shared memory through which its weights stream without a pause. A
+ * lane copies what it will itself read, so lanes never wait for each other. The ring is filled
+ * before wait_for_previous(). A warp loads the columns of x for its weights into shared memory of
+ * its own, once if there is room. Then the shares' sums are added. The norm needs no separate pass:
+ * x is multiplied by the norm's weights, and the sum by the row's 1/rms.
  *
  * int8 becomes float16 exactly, and so does x: each token's values of a unit are multiplied by a
  * power of two that puts the largest just below float16's limit, so nothing overflows and eleven

@@ -24,22 +24,23 @@
 
 /* ---- x → arranged ----
  *
- * Arranged x is [64 columns][tokens][64] of BF16 or float16. Two units of 16 bytes, 2s and 2s + 1,
- * have for each of the lanes t = 0..3 the columns of its step s, two in either, in the order in
- * which its weights come out of their registers:
+ * Arranged x is [64 columns][tokens][64] of BF16 or float16. Units 2s and 2s + 1, of 16 bytes each,
+ * belong to step s: either has two columns for each of the lanes t = 0..3, in the order in which
+ * the lane's weights come out of their registers:
  *
  * FP8 and int8: a lane's 16 weights are columns 16t .. 16t+15, of which word s is 4s .. 4s+3; FP8's
- * moved bits give pairs (0, 2) and (1, 3), int8's (0, 1) and (2, 3). BF16: of chunk s / 2, 32
- * columns, 8t + 4 (s % 2) .., in pairs of neighbours. Int4: 64 columns are half of a chunk of 128,
- * of which a lane has 32t + 16 half ..; a word's eight come as pairs (i, i + 4). Units are swizzled
- * by token for load_matrices(). */
+ * moved bits give pairs (0, 2) and (1, 3), int8's (0, 1) and (2, 3). BF16: columns 8t + 4 (s % 2)
+ * .. +3 of chunk s / 2, in pairs of neighbors. Int4: 64 columns are half of a chunk of 128, of
+ * which a lane has 32t + 16 half ..; a word's eight come as pairs (i, i + 4). Units are swizzled by
+ * token for load_matrices(). */
 
 EY_DEVICE bool arranges_f16(const struct arrange_args &a)
 {
     return a.dtype == K_INT8 || a.dtype == K_INT4;
 }
 
-/* Returns lane t's first column in the units of piece i, and the distance of its second two. */
+/* Return lane t's first column in the units of piece i, and the distance from there to its second
+ * two columns. */
 EY_DEVICE int arranged_column(const struct arrange_args &a, int i, int t)
 {
     const int block = i / 4, s = i % 4;

@@ -8,7 +8,7 @@
 #include "kernels/cuda/matmul/gemm_common.cuh"
 #include "kernels/cuda/matmul/matmul_small_launch.h"
 
-/* Returns whether this block is the last to arrive of its tile's. The last block sees everything
+/* Returns whether this block is the last of its tile's to arrive. The last block sees everything
  * that the others wrote. */
 EY_DEVICE bool small_is_last(uint32_t *counter)
 {
@@ -22,8 +22,8 @@ EY_DEVICE bool small_is_last(uint32_t *counter)
     return before == gridDim.y - 1;
 }
 
-/* Adds up quad i of `n` of a tile's parts, and the thread's next one, in order, with all loads in
- * flight together. */
+/* Adds up the parts of a tile's quad i of `n`, and those of the thread's next quad, in order, with
+ * all loads in flight together. */
 template <class S>
 EY_DEVICE void small_sum_parts(float4 sum[2], const float *tile, int part_floats, int i, int n)
 {
@@ -101,8 +101,7 @@ template <class S> EY_DEVICE void small_copy_x(const uint8_t *x, unsigned char *
             copy_async(to + i * PASS, from + i * PASS, 16);
 }
 
-/* Return a warp's m-th block of 16 rows in its matrix, and which of the tile's two matrices that
- * is. */
+/* Return the number of a warp's m-th block of 16 rows in its matrix, and that matrix. */
 EY_DEVICE int small_row_block(const struct gemm_place &p, int m)
 {
     const int row_warp = warp_index() / SMALL_HALVES;

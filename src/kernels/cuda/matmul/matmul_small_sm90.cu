@@ -255,7 +255,7 @@ EY_DEVICE void planes_add_stage(float sum[S::tokens / 8][4], const uint32_t w[4]
         float2 by[S::part_tiles];
         wgmma_begin();
 #pragma unroll
-        for (int k = 0; k < 4; k++) { /* in units of 16 bytes: 32 of a row, and its rows */
+        for (int k = 0; k < 4; k++) { /* addresses in units of 16 bytes: 2 per step, 8 per row */
             const uint32_t high = x + part * S::columns * 8 + k * 2;
             wgmma_e4m3(product, w[k], high, k > 0);
             if (!S::beside) wgmma_e4m3(product, w[k], high + S::tokens * 8, true);

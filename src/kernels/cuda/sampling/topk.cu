@@ -39,8 +39,8 @@ EY_DEVICE uint32_t warp_max_bits(uint32_t v)
     return v;
 }
 
-/* Returns a number that at least TOPK of items[n] reach, if there are so many: the lowest of the
- * keys that FROM_WARP lanes of a warp reach. */
+/* Returns a number that at least TOPK of items[n] reach, if there are so many: each warp has a key
+ * that FROM_WARP of its lanes reach, and this is the lowest of those keys. */
 EY_DEVICE uint64_t first_bound(struct selection *s, const uint64_t *items, int n)
 {
     uint32_t key = 0, highest = 0;
