@@ -78,8 +78,7 @@ struct cuda {
     bool has_gemm_w8a8;       /* those of gemm_w8a8_sm89.cu */
     bool sees_pinned;         /* kernels can address pinned host memory */
     bool dependent_launch;    /* kernels may start before the previous one has ended */
-    bool weights_changed; /* the next kernel may not, because it would read weights before it waits
-                           */
+    bool weights_changed;     /* the next kernel may not: it would read weights before it waits */
     char detail[160];
 
     CUmodule module[MAX_MODULES];
@@ -192,7 +191,7 @@ size_t cuda_wide_bytes(const struct cuda *c);
 size_t cuda_arena_bytes(const struct backend *be);
 bool cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seconds, ey_err *e);
 void cuda_read_timer_close(struct cuda *c);
-/* Returns the bytes a second by memory clock and bus width; 0 if the driver does not tell them. */
+/* Returns bytes per second from memory clock and bus width; 0 if the driver does not tell them. */
 double cuda_rated_bandwidth(const struct cuda *c);
 
 /* ---- cuda_upload.c ---- */
@@ -209,7 +208,7 @@ struct upload_viewer {
     void *context;
 };
 
-/* The same for at most UPLOAD_BYTES of blocks; `viewer` may be NULL. */
+/* The same, shown to `viewer` unless it is NULL; then at most UPLOAD_BYTES of whole blocks. */
 void cuda_upload_viewed(struct cuda *c, void *to, const void *from, size_t bytes,
                         const struct upload_viewer *viewer);
 

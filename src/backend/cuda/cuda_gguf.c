@@ -12,9 +12,9 @@
 /* ---- the largest value ---- */
 
 /* An upper bound of a type's values: `d` times the block's d, plus `other` times its second
- * half. */
+ * float16. */
 struct gguf_bound {
-    uint8_t d_at, other_at; /* offsets in a block; equal if there is no second half */
+    uint8_t d_at, other_at; /* offsets in a block; equal if there is no second float16 */
     float d, other;
 };
 

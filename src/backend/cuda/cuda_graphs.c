@@ -131,7 +131,6 @@ struct dev_batch cuda_dev_batch(const struct step_region *r, const struct step *
 
 /* ---- captured steps ---- */
 
-/* Whether the step has one row for each sequence, and few enough for the decode kernels. */
 bool cuda_is_decode(const struct step *step)
 {
     return step->n_rows == step->n_seqs && step->n_rows <= SMALL_ROWS;

@@ -48,7 +48,7 @@ static bool needs_unpacking(const struct dev_matrix *w)
            w->row_scale || (w->packed && kernel_dtype_is_gguf(w->dtype));
 }
 
-/* Whether the fast kernels take it: packed matrices of one dtype, and rows aligned to 16 bytes. */
+/* Whether the fast kernels apply: packed matrices of one dtype, and rows aligned to 16 bytes. */
 static bool is_fast(const struct matmul_args *a)
 {
     for (int i = 0; i < a->n_segments; i++)

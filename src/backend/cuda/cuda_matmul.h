@@ -17,7 +17,7 @@ struct cuda_matmul_desc {
     const struct placed *norm; /* NULL: x is bf16 as it is */
     float eps;
     const int32_t *gather; /* on the GPU */
-    int n_prompt;          /* the last so many rows are of prompts */
+    int n_prompt;          /* number of prompt rows, which are the last ones */
 };
 void cuda_matmul(struct cuda *c, const struct cuda_matmul_desc *p);
 /* y bf16[n, width] = LayerNorm(x f32[n, width]) */

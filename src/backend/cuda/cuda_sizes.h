@@ -48,11 +48,11 @@ bool cuda_is_vector(const struct tensor *w);
 bool cuda_packs(const struct tensor *w);
 /* Returns the kernel type of a GGUF matrix that stays packed, or K_F32 if it is dequantized. */
 enum kernel_dtype cuda_gguf_dtype(enum dtype d);
-/* Return the bytes of the elements, packed or row-major, and of an int4 matrix' group scales. */
+/* Return the bytes of the elements, packed or row-major, and of an int4 matrix's group scales. */
 size_t cuda_element_bytes(const struct tensor *w);
-/* Whether its words of scale and zero are wide (abi.h). */
-bool cuda_has_wide_scales(const struct tensor *w);
 size_t cuda_group_scale_bytes(const struct tensor *w);
+/* Whether an int4 matrix's words of scale and zero are wide (abi.h). */
+bool cuda_has_wide_scales(const struct tensor *w);
 /* Returns the bytes of scales, zeros and column order of a row-major matrix in groups. */
 size_t cuda_row_group_bytes(const struct tensor *w);
 size_t cuda_weight_bytes(const struct backend *be, const struct tensor *w,
@@ -82,8 +82,8 @@ enum cuda_scratch {
     SCRATCH_X_FP8_SCALE, /* f32 [its column blocks, QUANTIZED_ROWS] */
     SCRATCH_BUFFERS
 };
-/* Returns the most rows for which there is room in matmul_small and similar kernels: as many as
- * sequences, and short prompts. */
+/* Returns the most rows for which there is room in matmul_small and similar kernels: enough for one
+ * of each sequence, and for short prompts. */
 int cuda_few_rows(const struct backend_limits *limits);
 /* Returns the columns of the text model's widest matmul input. */
 int cuda_widest_text_input(const struct backend_limits *limits);
@@ -94,10 +94,10 @@ size_t cuda_buffer_bytes(const struct backend_limits *limits);
  * loading on. */
 size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *limits);
 
-/* Layout in bytes of a step's results for the host, for at most max_logits rows. */
+/* Byte offsets in a step's results for the host: top-k logits [max_logits, TOPK] come first, then
+ * log_sum f32[max_logits] and sampled i32[max_logits]. */
 struct step_output_layout {
-    size_t log_sum, sampled,
-        total; /* end of the top-k logits [max_logits, TOPK], f32 and i32, and [max_logits] sums */
+    size_t log_sum, sampled, total;
 };
 struct step_output_layout cuda_step_output_layout(const struct backend_limits *limits);
 

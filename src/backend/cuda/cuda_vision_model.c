@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/rows/norm_rope_embed_launch.h"
 
-/* Uploads pixels and converts them to BF16 patches, as many at a time as fit into the scratch. */
+/* Uploads n values of pixels and converts them to BF16 in SCRATCH_NORMED. */
 static void send_pixels(struct cuda *c, const float *pixels, int64_t n)
 {
     float *f32 = (float *)(void *)c->scratch[SCRATCH_WIDE];

@@ -34,8 +34,8 @@ static enum kernel_dtype scale_dtype_of(const struct tensor *w)
                                            : kernel_dtype_of(w->scale_dtype);
 }
 
-/* Returns the staging memory for pieces before they are packed. While loading it is the arena's
- * end, until a cuda_alloc() needs that: call this after the last allocation for the matrix. */
+/* Returns the staging memory for pieces before they are packed. While loading it is the arena's end
+ * until a cuda_alloc() needs that, so call this after allocating what the packing writes. */
 static char *staging(struct cuda *c, ey_err *e)
 {
     CUdeviceptr p = 0;
@@ -249,7 +249,7 @@ static bool place_packed(struct cuda *c, struct cuda_weight *out, const struct t
     uint32_t *found = NULL;
     float largest = 0;
     if (!to) return false;
-    if (in->dtype == DTYPE_F8_E4M3 && !in->recipe) { /* results of recipes hold none */
+    if (in->dtype == DTYPE_F8_E4M3 && !in->recipe) { /* recipes make no NaN */
         if (!watch_for_nan(c, out, in, e)) return false;
         found = c->nan_found + c->n_packed - 1;
     }
@@ -377,7 +377,7 @@ static bool has_fp8_nan(const struct tensor *w)
     const uint8_t *codes = w->data;
     const size_t n = (size_t)w->rows * (size_t)w->cols;
     bool found = false;
-    if (w->dtype != DTYPE_F8_E4M3 || w->recipe) return false; /* results of recipes hold none */
+    if (w->dtype != DTYPE_F8_E4M3 || w->recipe) return false; /* recipes make no NaN */
     for (size_t i = 0; i < n; i++)
         found |= (codes[i] & 0x7f) == 0x7f;
     return found;

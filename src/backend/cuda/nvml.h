@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA's management library (NVML), which lists other processes' GPU memory, as the driver does
+/* NVIDIA's management library (NVML), which lists other processes' GPU memory; the driver API does
  * not. Opened at run time; nothing depends on it. */
 #ifndef EY_CUDA_NVML_H
 #define EY_CUDA_NVML_H

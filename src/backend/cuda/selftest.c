@@ -50,7 +50,7 @@ bool selftest_begin(struct selftest *t, enum gpu_family family)
     return true;
 }
 
-/* Families of an FP8 cache share the kernels of the others. */
+/* Prefill attention has the same kernels for both types of KV cache, in the BF16 families. */
 static bool family_was_launched(const struct cuda *c, enum gpu_family family)
 {
     const enum gpu_family kernels = family == FAMILY_ATTENTION_64_FP8    ? FAMILY_ATTENTION_64

@@ -11,13 +11,13 @@
 
 enum selftest_side { ON_GPU, ON_REFERENCE, SELFTEST_SIDES };
 
-/* Sizes are odd on purpose: more than one tile, partial tiles at the ends, keys over several KV
- * blocks. */
+/* Sizes are irregular on purpose: more than one tile, partial tiles at the ends, keys over several
+ * KV blocks. */
 enum {
     SELFTEST_ROWS = 272, /* rows of most matrices */
     SELFTEST_COLS = 320, /* columns of most matrices: the text model's width */
     SELFTEST_TOKENS = 144,
-    SELFTEST_FEW = 29, /* almost the most rows of a GEMV */
+    SELFTEST_FEW = 29, /* nearly fills matmul_small's kernel for 32 tokens */
     SELFTEST_HEADS = 4,
     SELFTEST_KV_HEADS = 2,
     SELFTEST_BLOCKS = 3, /* KV blocks of a sequence */
@@ -98,7 +98,7 @@ void selftest_spoil_scratch(struct selftest *t);
 /* Waits; errors are left for selftest_end(). */
 void selftest_finish(struct selftest *t, enum selftest_side side);
 
-/* ---- the parts; false as selftest_end() ---- */
+/* ---- the parts; they return what selftest_end() does ---- */
 bool selftest_basic_matmuls(struct selftest *t);
 bool selftest_fast_matmuls(struct selftest *t);
 bool selftest_rows(struct selftest *t);

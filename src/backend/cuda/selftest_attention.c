@@ -51,7 +51,7 @@ static float *make_rope(struct selftest *t, size_t pairs, bool exact)
     return rope;
 }
 
-/* For an FP8 cache, keys are not normed and rotated by quarter turns: e4m3 holds them exactly, as
+/* For an FP8 cache, keys are rotated by quarter turns and not normed: e4m3 holds them exactly, as
  * does the reference's float32 cache. */
 static struct text_selftest *make_text_selftest(struct selftest *t, int wide, bool fp8)
 {

@@ -19,7 +19,7 @@
 #include "base/text/json_writer.h"
 #include "base/limits.h"
 
-/* Whether one of the family's kernels is missing; families of both caches share kernels. */
+/* Whether the build lacks one of the family's own kernels. */
 static bool lacks_family(const struct cuda *c, enum gpu_family family)
 {
     for (int i = 1; i < GPU_KERNELS; i++)
@@ -44,7 +44,7 @@ static struct selftest_report untested_report(const struct cuda *c)
     return r;
 }
 
-/* ---- what it was found with ---- */
+/* ---- the key: build, GPU and driver ---- */
 
 /* Hashes the kernels' bytes to identify a build; needs no protection against forgery. */
 static uint64_t fatbins_hash(void)

@@ -225,7 +225,7 @@ static void compare_plain(struct selftest *t, enum gpu_family family, const stru
     selftest_judge(t, family, result[ON_GPU], result[ON_REFERENCE], results);
 }
 
-/* Tests only operations without other kernels: norms are tested with it. */
+/* Tests only operations that need no other kernel: this one applies the norm itself. */
 static void compare_fallback(struct selftest *t, struct matmul_selftest *m)
 {
     static const struct matmul_case cases[] = {
@@ -345,8 +345,7 @@ static void compare_unpacked(struct selftest *t, struct matmul_selftest *m)
         compare_matmul(t, FAMILY_UNPACK_INT4, m, &(struct matmul_case){ops[i], OF_INT4, 3, false});
 }
 
-/* Tests each GGUF type, and the model's mix if a kernel takes several. `counts`: numbers of rows,
- * ended by 0. */
+/* Tests each GGUF type, and the model's mix of types. `counts`: numbers of rows, ended by 0. */
 static void compare_gguf(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                          const int *counts)
 {
@@ -363,7 +362,7 @@ static void compare_gguf(struct selftest *t, enum gpu_family family, struct matm
     }
 }
 
-/* Returns numbers of rows that each of the kernels takes. */
+/* Returns row counts, one for each of the family's kernels, ended by 0. */
 static const int *gguf_counts(enum gpu_family family)
 {
     static const int one[] = {1, 0}, some[] = {13, SELFTEST_FEW, MATMUL_FEW_TOKENS, 0},
