@@ -98,7 +98,7 @@ void cuda_pin_rows(struct cuda *c)
     if (!head_is_readable(&c->bf16_head) ||
         (c->host_embedding.data && !table_is_readable(&c->host_embedding))) {
         snprintf(c->pinned_rows_problem, sizeof(c->pinned_rows_problem),
-                 "the file's rows are not of a type, or not aligned as the kernels need them");
+                 "the kernels cannot read rows of the file's type or alignment");
         return;
     }
     for (int i = 0, n = pinned_spans(c, span); ok && i < n; i++)

@@ -272,7 +272,7 @@ static bool upload_gguf_as_f32(struct cuda *c, void *to, const struct tensor *in
     const size_t row_bytes = (size_t)in->cols * sizeof(float),
                  most = row_bytes < UPLOAD_BYTES ? UPLOAD_BYTES / row_bytes : 1;
     float *values = malloc(most * row_bytes);
-    if (!values) return ey_fail_memory(e, "weights on their way", most * row_bytes);
+    if (!values) return ey_fail_memory(e, "dequantized weights", most * row_bytes);
     for (int64_t first = 0, n; first < in->rows; first += n) {
         n = in->rows - first < (int64_t)most ? in->rows - first : (int64_t)most;
         for (int64_t i = 0; i < n; i++)
@@ -300,7 +300,7 @@ static bool place_row_groups(struct cuda *c, struct cuda_weight *out, const stru
                                 c, in->group_zero, weight_group_zero_bytes(in), "group zeros", e)))
         return false;
     return !in->place || (m->place = placed_copy(c, in->place, (size_t)in->cols * sizeof(int32_t),
-                                                 "places of columns", e)) != NULL;
+                                                 "the order of columns", e)) != NULL;
 }
 
 static bool place_row_major(struct cuda *c, struct cuda_weight *out, const struct tensor *in,
@@ -361,7 +361,7 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
     struct cuda *c = cuda_of(be);
     if (!c->group_size) {
         for (int i = 0; i < 2; i++)
-            if (!(c->group_buffer[i] = cuda_alloc(c, bytes, "the place of a streamed group", e)))
+            if (!(c->group_buffer[i] = cuda_alloc(c, bytes, "a buffer for streamed weights", e)))
                 return false;
         c->group_size = bytes;
         c->group_in_buffer[0] = c->group_in_buffer[1] = -1;
@@ -393,7 +393,7 @@ static bool place_streamed(struct cuda *c, struct cuda_weight *out, const struct
         &c->base, &(struct tensor){.rows = in->rows, .cols = in->cols, .dtype = in->dtype},
         PLACE_RESIDENT);
     if (group < 0 || bytes > c->group_size - c->group_used)
-        return ey_fail(e, EY_INTERNAL, "a streamed weight has no place");
+        return ey_fail(e, EY_INTERNAL, "there is no room for a streamed weight");
     if (!grow_weight_list((void **)&c->streamed, c->n_streamed, &c->max_streamed,
                           sizeof(*c->streamed), e) ||
         !place_scale(c, out, in, e))

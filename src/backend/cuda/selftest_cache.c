@@ -194,8 +194,7 @@ static bool can_be_used(const struct selftest_report *r, ey_err *e)
         if (r->kernel[i].failed && !r->kernel[i].fallback)
             return ey_fail(e, EY_INTERNAL,
                            "this GPU computes wrongly: kernel %s is off by %.2g (eyelet doctor "
-                           "--kernels tries it again); "
-                           "--device cpu works without it, and please report it",
+                           "--kernels tests it again); use --device cpu, and please report this",
                            r->kernel[i].name, (double)r->kernel[i].error);
     return true;
 }
