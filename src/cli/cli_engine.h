@@ -55,8 +55,8 @@ struct answer_sink {
     struct cli_engine *cli;
     bool stream; /* print the text as it arrives */
 };
-/* Returns a request for `messages` with all that every command sets from the options: sampling,
- * stop texts, lengths, log-probabilities and events. `messages` and `sink` must outlive it. */
+/* Returns a request for `messages` with the settings that all commands share: sampling, stop texts,
+ * lengths, log-probabilities and events. `messages` and `sink` must outlive it. */
 ey_request cli_engine_request(struct cli_engine *s, const ey_message *messages, size_t n,
                               bool greedy, struct answer_sink *sink);
 

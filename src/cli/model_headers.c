@@ -68,8 +68,8 @@ bool model_headers_official(struct model_headers *out, const char *repository, e
     return out->temporary && official_model_write_headers(repository, out->directory, e);
 }
 
-/* Returns whether the hub may have the name: OWNER/NAME, and no path of this machine. Planning
- * reports a path that does not exist. */
+/* Returns whether `name` may be a repository of the hub: it has the form OWNER/NAME and is not a
+ * path on this machine. Planning reports a path that does not exist. */
 static bool is_repository(struct repository *out, const char *name)
 {
     return strchr(name, '/') && name[0] != '.' && name[0] != '/' && !path_is_file(name) &&

@@ -19,8 +19,8 @@ bool model_headers_find(struct model_headers *out, const char *name, const struc
                         ey_err *e);
 /* Finds the built-in headers of an official model, whether or not the model is here. */
 bool model_headers_official(struct model_headers *out, const char *repository, ey_err *e);
-/* Prints a note that the model is not downloaded and which headers were used instead, unless it is
- * here or --quiet is given. `done` is what was done with them: "planned from" or "judged by". */
+/* Unless the model is here or --quiet is given, prints a note that it is not downloaded and which
+ * headers were used instead. `done` says for what: "planned from" or "judged by". */
 void model_headers_say(const struct model_headers *headers, const char *name, const char *done,
                        const struct options *o);
 void model_headers_remove(struct model_headers *headers);

@@ -6,8 +6,9 @@
 #include "checkpoint/hf_cache.h"
 #include "cli/options/options.h"
 
-/* Prints what will be downloaded and whether it will run here, asks if it will not (unless --yes),
- * and downloads it. Writes the snapshot's folder to out[EY_MAX_PATH], or "" with --dry-run. */
+/* Prints what will be downloaded and whether it will run here, then downloads it. If it will not
+ * run, asks the user first, unless --yes is given. Writes the snapshot's folder to
+ * out[EY_MAX_PATH], or "" with --dry-run. */
 bool pull_model(char *out, const struct repository *repository, const struct options *o, ey_err *e);
 
 /* Called before a command opens a model: if it names a repository that is not in the cache, asks

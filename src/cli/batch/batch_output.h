@@ -35,7 +35,8 @@ void batch_write(struct batch_output *b, const char *text, size_t n);
 /* Closes the output, also after an error. Returns false if not everything could be written. */
 bool batch_output_close(struct batch_output *b);
 
-/* Returns the name as JSON has it, with \xff for a byte that is not UTF-8. *escaped may hold it. */
+/* Returns the name for JSON: `name` itself or, if that is not UTF-8, a copy in *escaped that has
+ * \xNN for each bad byte. */
 const char *batch_json_name(struct buf *escaped, const char *name);
 /* Returns whether an earlier run has done this image. */
 bool batch_is_done(const struct batch_output *b, const char *image);

@@ -24,7 +24,7 @@ void batch_item_free(struct batch_item *item);
 
 struct batch_work {
     size_t n;      /* images */
-    int n_threads; /* images at the same time, 2 or more */
+    int n_threads; /* images at the same time */
     void *user;    /* passed to both functions */
     /* Asks about image i and fills *item, on any thread. */
     void (*ask)(void *user, size_t i, struct batch_item *item);

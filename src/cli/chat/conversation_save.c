@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves a conversation as Markdown, or as JSON in the form of the API's messages. It has the
+/* Saves a conversation as Markdown, or as JSON in the form of the API's messages. The file has the
  * images' names, not their contents. */
 #include <errno.h>
 #include <fcntl.h>

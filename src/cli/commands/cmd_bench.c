@@ -94,8 +94,8 @@ static bool bench_make_image(struct input *out, int width, int height, ey_err *e
 
 enum { TEXT_BYTES = 4096 };
 
-/* Makes a text with at most as many bytes as half the context has tokens. It always fits, because a
- * token has at least one byte. */
+/* Makes a text of at most context / 2 bytes, which always fits, because a token has at least one
+ * byte. */
 static void make_bench_text(char out[TEXT_BYTES + 1], int context)
 {
     static const char words[] =
@@ -288,8 +288,7 @@ static double share_of_roofline(const struct bench *b, const struct bench_phase 
     return work / seconds;
 }
 
-/* Prints the share of the limit of vector instructions, too, on a CPU whose tile instructions are
- * faster. */
+/* On a CPU whose tile instructions are faster, prints the share of the vector limit, too. */
 static void print_vector_share(const struct bench *b, const struct bench_phase *p, double seconds)
 {
     if (p->flops > 0 && b->roofline.vector_flops_per_second > 0)

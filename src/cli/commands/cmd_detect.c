@@ -107,8 +107,8 @@ static bool scale_boxes(struct detection *d, const char *what, ey_err *e)
     return true;
 }
 
-/* Fails for several pages. Called after reading, because only then the pages of standard input and
- * URLs are known. */
+/* Fails for several pages. Called after reading, because the number of pages of standard input or a
+ * URL is not known before. */
 static bool check_one_page(const struct input_document *document, const char *name, ey_err *e)
 {
     return document->n == 1 ||

@@ -59,8 +59,7 @@ static bool check_json(const ey_answer *answer, ey_err *e)
                    SHOWN_BYTES, answer->text);
 }
 
-/* Writes the data on one line. Line ends can become spaces, because JSON escapes those in strings.
- */
+/* Writes the data on one line. Replaces line ends with spaces; in strings JSON escapes them. */
 static void write_data(struct json_writer *w, const ey_answer *answer)
 {
     struct buf data = buf_with_max(MAX_JSON_LINE);

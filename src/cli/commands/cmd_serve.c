@@ -52,8 +52,8 @@ static bool read_seconds(int *out, const char *text, ey_err *e)
 
 /* ---- JSON ---- */
 
-/* Appends an option's values to out[], which has *n of at most `most`. As in vLLM, a value may be a
- * JSON list of several. */
+/* Appends an option's values to out[], which holds *n values and has space for `most`. As in vLLM,
+ * a value may be a JSON list of several. */
 static bool read_list(struct serve_setup *s, const char **out, size_t *n, size_t most,
                       const char *name, const struct text_list *list, ey_err *e)
 {

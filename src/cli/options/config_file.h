@@ -5,9 +5,9 @@
 
 #include "cli/options/options.h"
 
-/* Sets the options in the file o->config that the command line has not set. Keys are names of long
- * options. A list gives an option several times, and a map becomes JSON. Errors name the file and
- * the line. */
+/* Sets options from the file o->config, except those that the command line has set. Keys are names
+ * of long options. A list gives an option several times, and a map becomes JSON. Errors name the
+ * file and the line. */
 bool config_file_apply(struct options *o, enum command_bit command, ey_err *e);
 
 #endif

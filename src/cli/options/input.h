@@ -17,7 +17,7 @@ struct input {
  * the server's rules for media, from public hosts and within limits of time and size. Under WSL the
  * Windows path C:\x\y is read from /mnt/c/x/y. */
 bool input_read(struct input *in, const char *name, size_t max, ey_err *e);
-/* The list {"-"}: the images of a command that names none, if standard input may be one. */
+/* The list {"-"}, for a command that names no image while standard input may be one. */
 extern char *const input_from_stdin[1];
 /* Returns whether standard input is a file or a pipe, and so may have data for us. */
 bool input_stdin_is_sent(void);

@@ -14,9 +14,9 @@ bool model_choose(char *out, const char *asked, bool quiet, ey_err *e);
 /* Chooses an embedding model in the same way, but there is no demo model to fall back on. */
 bool model_choose_embedding(char *out, const char *asked, bool quiet, ey_err *e);
 
-/* Writes the repository that a short name (qwen3-vl:2b) stands for to `out`. If it stands for
- * several, this is the first that is in the cache, or else the first of all. Other names are copied
- * unchanged. */
+/* Writes to `out` the repository that a short name (qwen3-vl:2b) stands for. If it stands for
+ * several, this is the first that is in the cache, or else the first of all. Other names, and a
+ * short name that only Ollama has, are copied unchanged. */
 bool model_name_expand(char *out, const char *asked, ey_err *e);
 
 #endif

@@ -13,9 +13,9 @@ struct vllm_flag {
 };
 /* Returns row i of the table, or NULL past its end. */
 const struct vllm_flag *vllm_flag_at(size_t i);
-/* Skips the flag at at[0], and its value at at[1] if it has one, if it is a flag of vLLM that has
- * no effect here. Writes the number of arguments to *used, 0 if it is no such flag. Fails if the
- * flag asks for something that eyelet cannot do. */
+/* If at[0] is a flag of vLLM that has no effect here, skips it and its value, which may be at[1].
+ * Writes the number of skipped arguments to *used, 0 for any other argument. Fails if the flag asks
+ * for something that eyelet cannot do. */
 bool vllm_flag_ignore(struct options *o, char **at, int *used, ey_err *e);
 /* Prints a line that names the ignored flags, if there were any. */
 void vllm_flags_print_ignored(const struct options *o);

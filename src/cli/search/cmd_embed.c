@@ -194,8 +194,8 @@ static void add_vector(struct json_writer *w, const struct batch_item *item, boo
     json_close_array(w);
 }
 
-/* Prints an error instead of a line that is too long, which a text of control characters may be:
- * JSON takes six bytes for each. */
+/* Prints an error instead of a line that is too long. A text of control characters can cause that,
+ * because JSON takes six bytes for each. */
 static void print_too_long(struct embed_run *r, const struct embed_input *input)
 {
     struct buf line = buf_with_max(EY_MAX_PATH * 8);

@@ -99,8 +99,8 @@ static bool settle_kind(struct search_run *r, ey_err *e)
     return true;
 }
 
-/* Starts a new index if it is empty or --rebuild is given. A model whose vectors are shorter than
- * --dimensions gets an index with vectors of its own length. */
+/* Restarts the index if it is empty or --rebuild is given. If the model's vectors are shorter than
+ * --dimensions, the index has vectors of the model's length. */
 static bool begin_index(struct search_run *r, ey_err *e)
 {
     struct index_kind now;

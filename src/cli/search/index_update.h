@@ -13,9 +13,9 @@ struct index_update {
     const char *folder;
     size_t n_images, n_new, n_failed, n_removed; /* results */
 };
+
 /* Returns false after an error of the index or the model. An image that cannot be embedded is
  * reported on standard error, counted in n_failed, and does not stop the update. */
-
 bool index_update_run(struct index_update *update, ey_err *e);
 
 #endif

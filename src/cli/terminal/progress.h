@@ -10,7 +10,7 @@
 struct progress_line {
     bool enabled, shown;
     double started, drawn; /* seconds */
-    size_t done, total;    /* images; a total of 0 draws no bar */
+    size_t done, total;    /* images or bytes; a total of 0 draws no bar */
     const char *phase;     /* static text, or NULL */
     int percent;           /* of the phase; -1 if unknown */
     size_t sampled_done;   /* bytes when the rate was last measured */

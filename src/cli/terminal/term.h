@@ -17,7 +17,7 @@ struct term {
 
 /* Returns standard output for use with the functions below. */
 struct term term_stdout(void);
-/* Returns whether an output of this name is standard output: "-", /dev/stdout, or its own file. */
+/* Returns whether `name` is standard output: "-", /dev/stdout, or the file it is redirected to. */
 bool term_is_stdout(const char *name);
 /* Returns the columns of the terminal at this descriptor, or 80 if they are unknown. */
 int terminal_columns(int descriptor);
