@@ -55,7 +55,7 @@ static const char *id_of(const json_object *model)
     return id ? json_object_get_string(id) : "";
 }
 
-/* Whether the server is `name`: eyelet and vLLM name themselves as the owners of their models. */
+/* Returns whether the server is `name`: eyelet and vLLM name themselves as their models' owners. */
 static bool is_owned_by(const json_object *model, const char *name)
 {
     json_object *owner = json_member_of_type(model, "owned_by", json_type_string);

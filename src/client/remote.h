@@ -37,9 +37,9 @@ struct remote_response_format {
  * leaves the answer unconstrained, and not every server honors a format. NaN in request->sampling,
  * and top_k < 0, leave the value to the server. Besides text and thought, the only events are the
  * phases SENDING, WAITING and DECODE. prefill_seconds is the time to the first token, including
- * queue and vision encoder. A cancelled answer has no usage. Messages have only text and images,
- * without special tokens. Not sent are ignore_eos, no_prefix_cache, logit_bias, ids and the
- * loop_guard of the request. The caller frees the answer with ey_answer_free. */
+ * queue and vision encoder. A cancelled answer has no usage. Of the request, only messages,
+ * max_tokens, top_logprobs, sampling, stop and thinking are sent. The caller frees the answer with
+ * ey_answer_free. */
 bool remote_ask(struct remote *remote, const ey_request *request,
                 const struct remote_response_format *format, ey_answer *answer, ey_err *e);
 

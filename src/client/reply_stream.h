@@ -9,7 +9,7 @@
 
 struct reply_stream {
     const ey_request *request;
-    ey_answer *answer; /* its owner is an arena */
+    ey_answer *answer; /* answer->owner is an arena */
     struct buf line, text, thought;
     size_t logprob_capacity;        /* of answer->logprobs */
     double started, first_token_at; /* seconds_now(); first_token_at is 0 before any text */
