@@ -64,7 +64,7 @@ static uint64_t check_gpu_processes(ey_diagnosis *out, const struct nvml *nvml,
     return sum;
 }
 
-/* Reports memory that is in use, but neither by this process nor by one that was listed. */
+/* Reports GPU memory that is used by neither this process nor the listed ones. */
 static void check_unlisted_memory(ey_diagnosis *out, const struct gpu_info *gpu, uint64_t accounted)
 {
     const uint64_t worth_telling = (uint64_t)64 << 20;
