@@ -50,8 +50,8 @@ enum { MAX_UNREAD_DEFAULT = 256 };
 /* Prompt chunks and vision slices are cut so that they delay decoding requests by at most this
  * time, unless the smallest possible one takes longer. */
 #define SLICE_SECONDS_DEFAULT 0.2
-/* On fast devices the delay is at most the time of this many decode steps, or this many seconds if
- * these are more. */
+/* On fast devices the limit is lower: the time of SLICE_DECODE_STEPS decode steps, but at least
+ * SLICE_SECONDS_MIN. */
 #define SLICE_DECODE_STEPS 12
 #define SLICE_SECONDS_MIN 0.02
 

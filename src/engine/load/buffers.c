@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocates what the plan says, once, and divides it into buffers. */
+/* Allocates the planned memory once and divides it into buffers. */
 #include "engine/load/load.h"
 
 /* ---- on the device ---- */
@@ -65,7 +65,8 @@ static bool open_vision_workspace(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* Opens the layers on the CPU next to a GPU, and scratch for them or for a vision encoder there. */
+/* Next to a GPU: opens the layers on the CPU, and scratch for them or for a vision encoder on the
+ * CPU. */
 static bool open_cpu_range(ey_engine *engine, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;

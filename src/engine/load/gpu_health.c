@@ -83,9 +83,9 @@ static double median_rate(struct memory_slices *s)
     return s->sorted[s->n / 2];
 }
 
-/* Returns the read rate that a slice in device memory should reach: the median, unless most slices
- * have spilled and the median is far below the rate at start or the one that the memory clock
- * allows. Returns 0 for a few MiB, which are read too fast to judge. */
+/* Returns the read rate that a slice in device memory should reach: the median. If most slices have
+ * spilled, the median is far below the rate at start or the rated one, and that rate is returned.
+ * Returns 0 for a few MiB, which are read too fast to judge. */
 static double expected_rate(const struct memory_slices *s, double median, double at_start,
                             double rated)
 {

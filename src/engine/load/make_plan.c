@@ -79,7 +79,7 @@ bool plan_read_limits(struct plan_limits *out, const ey_engine_options *o, ey_er
     return read_knobs(&out->knobs, o, e);
 }
 
-/* ---- how prompts are multiplied ---- */
+/* ---- prefill math ---- */
 
 static bool has_fp8_weights(const struct model *m)
 {
@@ -102,7 +102,6 @@ static bool can_use_fp8_prompts(const struct engine_devices *devices, bool *slow
                : ey_fail(why, EY_NO_DEVICE, "the model runs on the CPU");
 }
 
-/* Called when the device is open and the matrices to quantize are marked. */
 bool plan_choose_prefill_math(struct plan_limits *out, const struct engine_devices *devices,
                               const ey_engine_options *o, ey_err *e)
 {
@@ -126,7 +125,7 @@ bool plan_choose_prefill_math(struct plan_limits *out, const struct engine_devic
     return true;
 }
 
-/* ---- smaller weights ---- */
+/* ---- quantization while loading ---- */
 
 bool engine_read_quantization(struct quantize_choice *out, const ey_engine_options *o, ey_err *e)
 {
@@ -324,7 +323,7 @@ bool engine_plan(ey_engine *engine, const ey_engine_options *o, ey_err *e)
                    engine->limits.max_num_queued, EY_MAX_QUEUED);
 }
 
-/* ---- what would fit ---- */
+/* ---- plans that do not fit ---- */
 
 /* Suggests running on the CPU. The mapped weights count as memory, because every token reads
  * them. */

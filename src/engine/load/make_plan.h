@@ -5,9 +5,9 @@
 #include "engine/engine_internal.h"
 
 bool plan_read_limits(struct plan_limits *out, const ey_engine_options *o, ey_err *e);
-/* Queries what the plan needs to know of the device, unless it is simulated. */
+/* Fills devices->device_info, unless the device is simulated. */
 bool plan_query_device(struct engine_devices *devices, ey_err *e);
-/* Reads a GiB of host memory if layers may be divided between GPU and CPU. */
+/* Measures the CPU's memory bandwidth if layers may be divided between GPU and CPU. */
 void plan_measure_cpu_bandwidth(struct engine_devices *devices, const ey_engine_options *o);
 /* Marks the matrices that --quantize selects. */
 bool plan_quantize_on_load(struct engine_devices *devices, const ey_engine_options *o, ey_err *e);

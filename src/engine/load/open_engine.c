@@ -55,8 +55,7 @@ static void report_remarks(const ey_engine *engine, const ey_engine_options *o)
 }
 
 /* Captures one decode step (1 token x n sequences) for each n as a graph if graphs are faster.
- * Skipped with layers on the CPU, which are part of a step, and for models that only read
- * prompts. */
+ * Skipped if some layers run on the CPU, and for models that only read prompts. */
 static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
 {
     struct backend *be = engine->devices.be;
@@ -123,7 +122,8 @@ static bool place_model(ey_engine *engine, ey_err *e)
                        engine->devices.pool, e);
 }
 
-/* Graphs are captured and nothing runs before the check of the blocks has ended. */
+/* Captures graphs while the GGUF blocks are still being checked, but runs no step before the check
+ * has ended. */
 static bool start_engine(ey_engine *engine, const ey_engine_options *o, struct block_check *check,
                          ey_err *e)
 {
@@ -139,8 +139,8 @@ static bool start_engine(ey_engine *engine, const ey_engine_options *o, struct b
     return scheduler_start(engine, e);
 }
 
-/* The tokenizer, which a thread of its own reads while a GPU opens and weights are uploaded: with
- * 150,000 tokens that takes 0.3 to 0.5 s. */
+/* A thread that reads the tokenizer while a GPU opens and weights are uploaded: 150,000 tokens take
+ * 0.3 to 0.5 s. */
 struct tokenizer_reading {
     ey_engine *engine;
     pthread_t thread;
@@ -170,7 +170,8 @@ static bool finish_tokenizer(struct tokenizer_reading *t)
     return t->ok;
 }
 
-/* The plan of a CPU counts free memory, of which the reading takes some. */
+/* Without a GPU, waits for the tokenizer first: the plan counts free memory, and reading the
+ * tokenizer takes some. */
 static bool open_devices_and_place(ey_engine *engine, const ey_engine_options *o,
                                    struct tokenizer_reading *tokenizer, ey_err *e)
 {

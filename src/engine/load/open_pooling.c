@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens what a model that embeds or reranks needs besides its layers: the final norm on the host,
- * and the direction from "no" to "yes" in the head. */
+/* Opens the weights that an embedding or reranking model needs on the host: the final norm, and for
+ * reranking the head's "yes" row minus its "no" row. */
 #include "engine/load/load.h"
 #include "tensor/dequantize.h"
 

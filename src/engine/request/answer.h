@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of an answer. It is all in one arena and is freed at once. */
+/* The memory of an answer: one arena, freed as a whole. */
 #ifndef EY_ENGINE_ANSWER_H
 #define EY_ENGINE_ANSWER_H
 

@@ -59,7 +59,7 @@ struct ey_generation {
     size_t event_left;           /* trailing bytes of event_text for the next event */
     int event_text_first;        /* thought.text_first as of the last event */
     int n_tokens, unread_tokens; /* published so far; unread: since the last fetched event */
-    double unread_since;         /* since when too much text is unread; 0 if it is not too much */
+    double unread_since;         /* time when unread text became too much; 0 if it is not */
     ey_phase phase;
     int done, total; /* progress of the phase */
     bool phase_changed;

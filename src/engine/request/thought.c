@@ -118,7 +118,7 @@ static enum token_place take_call(struct thought *t, int index)
 enum token_place thought_take(struct thought *t, int32_t id, int index)
 {
     if (thought_is_forced(t)) {
-        const bool goes_on = thought_is_on(t) && t->end == index; /* no tool call stands between */
+        const bool goes_on = thought_is_on(t) && t->end == index; /* no hidden token between */
         if (goes_on) t->end = index + 1;
         if (++t->forced_at == t->n_forced) t->text_first = index + 1;
         return goes_on ? TOKEN_OF_THOUGHT : TOKEN_HIDDEN;

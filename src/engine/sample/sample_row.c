@@ -8,7 +8,7 @@
 #include "engine/sample/logprobs.h"
 #include "engine/sample/sample_row.h"
 
-/* ---- exact logits of a few ---- */
+/* ---- exact logits of a few tokens ---- */
 
 void read_normed_row(const ey_engine *engine, float *out, dev x, int row)
 {

@@ -287,7 +287,7 @@ int32_t sampler_sample(struct sampler *s, const float *logits, const struct allo
     return sample_from_scores(s);
 }
 
-/* ---- from the best alone ---- */
+/* ---- sampling from the top-k alone ---- */
 
 bool sampler_needs_only_topk(const ey_sampling *o, int n)
 {
@@ -368,7 +368,7 @@ struct token_sampling sampler_gpu_params(const struct sampler *s)
         o->top_p, o->min_p,   o->top_k};
 }
 
-/* ---- the best again, from all ---- */
+/* ---- top-k of all logits, for rescoring ---- */
 
 /* Ids come in ascending order, so the lower one stays first among equals. */
 static int insert_topk_id(const float *scores, int32_t *ids, int found, int most, int32_t id)

@@ -69,7 +69,7 @@ bool sampler_topk_decides(struct sampler *s, const struct topk_logits *best, boo
 bool sampler_gpu_can_sample(const struct sampler *s, bool approximate);
 struct token_sampling sampler_gpu_params(const struct sampler *s);
 /* Writes the ids of the best max_ids scores after penalties, bias and mask, best first, and returns
- * their number. Forbidden ids are left out; without a mask so are those of -infinity. */
+ * their number. Forbidden ids are left out; without a mask also ids with a score of -infinity. */
 int sampler_topk_ids(struct sampler *s, const float *logits, const struct allowed *allowed,
                      int32_t *ids, int max_ids);
 /* sampler_sample() after sampler_topk_ids(), if only the logits of those ids[n] have changed since.
