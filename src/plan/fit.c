@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses what the caller left open: defaults, and on a GPU what fits a budget that is shared with
- * a desktop. */
+/* Chooses the limits that the caller left open: defaults, or on a GPU limits that fit a budget
+ * shared with a desktop. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -158,7 +158,8 @@ static bool check_gpu_limits(const struct plan_question *q, ey_err *e)
 
 /* ---- budget ---- */
 
-/* Returns the margin for other processes and for what cuMemGetInfo misses; larger under WSL2. */
+/* Returns the margin for other processes and for memory that cuMemGetInfo misses; larger under
+ * WSL2. */
 static uint64_t margin_of(const struct device_info *device)
 {
     uint64_t share = device->free / 100 * (device->wsl2 ? 6 : 4), min = (uint64_t)256 << 20;

@@ -15,7 +15,7 @@
 #include "plan/device_info.h"
 
 /* Memory knobs: ways to need less GPU memory at some price. A knob that is AUTO is turned if the
- * plan needs it. On the host all stay AUTO. */
+ * plan needs it. On the host all stay AUTO, except an lm_head that the caller chose. */
 enum plan_kv_dtype { PLAN_KV_AUTO, PLAN_KV_BF16, PLAN_KV_FP8 };
 enum plan_lm_head { LM_HEAD_AUTO, LM_HEAD_BF16, LM_HEAD_8BIT }; /* BF16 means as stored */
 enum plan_vision { VISION_AUTO, VISION_RESIDENT, VISION_STREAMED, VISION_HOST };
@@ -59,8 +59,8 @@ enum plan_row {
     PLAN_LOGITS,
     PLAN_SCRATCH,      /* the backend's */
     PLAN_UPLOAD_RING,  /* pinned memory through which weights are uploaded to a GPU */
-    PLAN_QUANTIZED,    /* weights quantized while loading; with a GPU, one matrix and those of CPU
-                          layers */
+    PLAN_QUANTIZED,    /* weights quantized while loading; with a GPU, a buffer for one matrix, and
+                          the matrices of CPU layers */
     PLAN_HOST_BUFFERS, /* pixels, sampling, tables */
     PLAN_CPU_VISION_WORKSPACE, /* with a GPU: for a vision encoder on the CPU */
     PLAN_CPU_SCRATCH,          /* with a GPU: CPU kernels' scratch for a vision encoder or layers */
@@ -99,7 +99,7 @@ struct plan {
     int max_tokens_per_image; /* of one image */
     int max_patches;          /* of one image */
     int feature_rows;         /* of the image cache */
-    struct plan_knobs knobs;  /* none is AUTO on a GPU */
+    struct plan_knobs knobs;  /* on a GPU, only lm_head_rows may be AUTO: without an 8-bit head */
     int n_layers;             /* of the text model */
     int cpu_layers;           /* the first ones, on the CPU next to a GPU */
     struct kv_shape kv;
@@ -119,8 +119,8 @@ struct plan {
     int n_choices;
 };
 
-/* The assumed share of memory bandwidth of steps with layers on both sides. Not measured here:
- * tests/gpu/cpu_layers.sh checks it on a GPU, eyelet bench on the machine at hand. */
+/* The share of memory bandwidth that a step with layers on GPU and CPU is assumed to reach. Nothing
+ * measures it here: tests/gpu/cpu_layers.sh checks it, and eyelet bench shows the real speed. */
 #define PLAN_BANDWIDTH_SHARE 0.85
 
 /* Makes the plan. Fails if a limit is out of range. A plan that does not fit is no failure: see
@@ -137,8 +137,8 @@ void plan_budget_text(const struct plan_budget *budget, char *out, size_t size);
 
 /* ---- what would fit ---- */
 
-/* Returns the longest context whose plan fits, a multiple of a KV block; 0 if none does. A KV pool
- * that limits give is shortened with it. */
+/* Returns the longest context whose plan fits, a multiple of a KV block; 0 if none does. If limits
+ * set kv_tokens, the pool shrinks with the context. */
 int plan_longest_context(const struct model *model, const struct backend *be,
                          const struct device_info *device, const struct plan_limits *limits);
 
@@ -171,8 +171,8 @@ struct plan_member {
 
 /* Plans n <= PLAN_MEMBERS models together. In order, models stay resident while their minimums fit:
  * with all open knobs turned, and a context of 4,096 tokens unless one was given. The remaining
- * memory is divided in proportion to what more each would take alone. On the host, weights count
- * too. */
+ * memory is divided in proportion to the memory that each would take alone beyond its minimum. On
+ * the host, weights count too. */
 bool plan_multi_model(struct plan_member *member, size_t n, const struct backend *be,
                       const struct device_info *device, ey_err *e);
 

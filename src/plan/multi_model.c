@@ -52,8 +52,7 @@ static struct memory_need member_need(const struct plan_member *m, const struct 
                                 m->plan.allocated - device->context + ARENA_ROUNDING};
 }
 
-/* Gives resident models their minimum, and divides the rest in proportion to what more each would
- * take. */
+/* Gives resident models their minimum, and divides the rest in proportion to max - min. */
 static void divide_memory(struct plan_member *member, size_t n, const struct memory_need *need,
                           uint64_t capacity, const struct backend *be,
                           const struct device_info *device)

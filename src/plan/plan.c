@@ -9,7 +9,7 @@ enum {
     MIN_PROMPT_ROWS = 16,
     BUFFER_ALIGNMENT = 64,  /* elements */
     GPU_ALIGNMENT = 256,    /* bytes: alignment of allocations */
-    BLOCK_TABLE_BYTES = 64, /* approximate table entries of one KV block */
+    BLOCK_TABLE_BYTES = 64, /* approximate size of one KV block's table entries */
 };
 
 /* Returns the most visual tokens of an image. On a GPU the default is what detail "high" needs,
@@ -71,7 +71,7 @@ static int max_int(const int *values, int n)
 }
 
 /* Returns the limits of a backend that runs the text model `t`, the vision encoder `v`, or both; a
- * shape without layers is one that it does not run. */
+ * shape without layers stands for a part that it does not run. */
 static struct backend_limits backend_limits_of(const struct plan *p, int rows,
                                                const struct text_shape *t,
                                                const struct vision_shape *v)
@@ -183,7 +183,7 @@ static uint64_t vision_workspace_bytes(const struct plan *p, const struct backen
     return buffer_bytes(be, n, plan_vision_element, VISION_BUFFERS);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole plan ---- */
 
 static uint64_t host_buffer_bytes(const struct plan *p, const struct model *m)
 {
@@ -373,7 +373,7 @@ bool plan_features_cross_devices(const struct plan *p)
     return plan_vision_on_cpu(p) != (p->cpu_layers > 0);
 }
 
-/* False on the host, where the vision knob stays AUTO. */
+/* Returns false on the host, where the vision knob stays AUTO. */
 bool plan_vision_on_cpu(const struct plan *p)
 {
     return p->knobs.vision == VISION_HOST;

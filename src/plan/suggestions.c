@@ -97,7 +97,8 @@ static void try_one_sequence(struct suggestion_search *s, const struct plan_limi
     try_suggestion(s, s->model, "--max-num-seqs 1");
 }
 
-/* Tries the knobs that the caller set so that they need more memory. */
+/* Tries the smaller settings of knobs that the caller set, and the vision encoder on the CPU, which
+ * no plan chooses by itself. */
 static void try_knobs(struct suggestion_search *s, const struct plan_limits *limits)
 {
     const struct plan_knobs *now = &s->plan->knobs;

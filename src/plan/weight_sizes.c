@@ -78,8 +78,8 @@ static void add_merger(struct weight_sum *s, const struct merger_tensors *m)
     ADD_WEIGHTS(s, m->fc2);
 }
 
-/* Sums the streamed groups: blocks and mergers, which is all of the vision encoder but the patch
- * embedding. */
+/* Sums the streamed groups: blocks and mergers, which is all of the vision encoder but its patch
+ * and position embeddings. */
 static struct weight_sum sum_streamed_groups(const struct model *m, const struct backend *be,
                                              enum placement placement)
 {
