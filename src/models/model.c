@@ -180,7 +180,7 @@ static bool has_grouped_vision(struct model *m)
     return found;
 }
 
-/* Counts converted layouts, and records whether kernels must convert some weights to BF16. */
+/* Adds up the bytes of weights with a recipe, and sets int4 and reordered (backend limits). */
 static void note_weights(struct model *m, const struct tensor *w, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -30,11 +30,10 @@ struct family {
     const char *tokens[6];
     /* The token that ends a turn, and so an answer, whatever the configuration says. */
     const char *turn_end;
-    /* The chat format's default system prompt (or NULL) and what follows the last turn; a
-     * NULL-terminated list of the SHA-256 of templates that it implements. */
+    /* The chat format's default system prompt (or NULL), the text after the last turn, and a
+     * NULL-terminated list of the SHA-256 hashes of the templates that the format implements. */
     const char *default_system, *tail, *templates[4];
-    /* How the prompt's tail continues for a checkpoint that thinks, as prompt() writes it; NULL if
-     * it cannot. */
+    /* The tail for a checkpoint that thinks, as prompt() writes it; NULL if the family cannot. */
     const char *thinking_tail;
     /* The tokens around and in place of an image; NULL for a family without images. */
     const struct vision_marks *vision_marks;
@@ -90,7 +89,7 @@ struct model {
     uint64_t weight_bytes;    /* bytes of all bound tensors as stored, without those quantized while
                                  loading (on_load_quantization.h) */
     uint64_t quantized_bytes; /* bytes of those after quantization */
-    bool int4;                /* some matrices are or will be int4 (limits.int4) */
+    bool int4;                /* limits.int4 */
     bool reordered;           /* limits.reordered */
     size_t max_quantized_bytes; /* the largest matrix after quantization */
     struct arena
@@ -117,7 +116,7 @@ struct placements {
     int n_ranges;
 };
 /* Places every weight: `vision_be` runs the vision encoder, `cpu` the ranges on the CPU, `be` the
- * others; usually all are one. Weights with a recipe are quantized by `pool`, into the model's
+ * others; usually all are the same. Weights with a recipe are quantized by `pool`, into the model's
  * memory if the backend uses it in place, otherwise through one buffer. */
 bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e);

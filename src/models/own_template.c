@@ -113,7 +113,7 @@ static void remark_on(struct model *model, const struct template_file *t)
     buf_free(&found);
 }
 
-/* Whether the template has a switch for thinking that the built-in format lacks. */
+/* Whether the template always opens a thought, without a switch for thinking. */
 static bool opens_thought(const struct family *family, const struct template_file *t)
 {
     return family->thinking_tail && template_writes(t->text, t->n, family->thinking_tail) &&

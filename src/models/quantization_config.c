@@ -250,8 +250,8 @@ static bool read_group_weights(struct group_facts *out, const struct config *w, 
     return true;
 }
 
-/* Reads a preset such as "W4A16": symmetric integers of that many bits in groups of 128, one preset
- * asymmetric. Other presets are not integers. */
+/* Reads a preset such as "W4A16": integers of that many bits, symmetric unless the name has
+ * "_ASYM". Other presets are not integers. */
 static void read_preset(struct group_facts *out, const char *name)
 {
     int bits = 8;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tools for writing chat formats: the prompt being written, and checks that all formats share. Text
- * in, text out. */
+/* Helpers for writing chat formats: the prompt being written, and checks that all formats share. */
 #ifndef EY_MODELS_CHAT_CHAT_WRITER_H
 #define EY_MODELS_CHAT_CHAT_WRITER_H
 

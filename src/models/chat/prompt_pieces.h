@@ -3,8 +3,7 @@
  * placeholders.
  *
  * A family's template (qwen3vl_chat.c) writes its markers as special tokens and users' text as
- * text, so <|image_pad|> typed by a user stays these characters and is no image token. Text in,
- * text out: no tensors here. */
+ * text, so <|image_pad|> typed by a user stays these characters and is no image token. */
 #ifndef EY_MODELS_CHAT_PROMPT_PIECES_H
 #define EY_MODELS_CHAT_PROMPT_PIECES_H
 

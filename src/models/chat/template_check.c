@@ -198,7 +198,7 @@ static bool follow_tail(struct template_check *c, const struct jinja_literal *l)
             buf_add(&c->tail, l->text, l->n));
 }
 
-/* ---- the whole ---- */
+/* ---- the whole template ---- */
 
 static void check_literal(struct template_check *c, const struct jinja_literal *l)
 {

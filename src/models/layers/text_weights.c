@@ -61,8 +61,8 @@ static bool bind_head_norms(struct text_layer_tensors *w, const struct layer_bin
            BIND_VECTOR(n, &w->attention.k_norm, n->t->head_dim, e, "self_attn.k_norm.weight");
 }
 
-/* GPTQ writers store zero biases for layers without bias; a nonzero one would be ignored, so it
- * fails. */
+/* GPTQ writers store zero biases for layers without bias. A nonzero bias is an error, because it
+ * would be ignored. */
 static bool check_no_bias(const struct layer_binder *n, const char *module, ey_err *e)
 {
     char name[SOURCE_MAX_NAME];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One marker per role. Line feeds after markers are in the text but not in the ids, because the
- * marker tokens absorb them. */
+/* Phi-3's template: one marker per role. Line feeds after markers are in the text but not in the
+ * ids, because the marker tokens absorb them. */
 #include <string.h>
 
 #include "models/chat/chat_writer.h"

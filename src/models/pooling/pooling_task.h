@@ -7,8 +7,8 @@
 #include "eyelet/pooling.h"
 
 /* `wanted`: "generate", "embed" or "rerank"; the last two need a family that pools (`pools`). If it
- * is NULL or "auto", the files of Sentence Transformers decide, else the name of the folder or
- * repository. Any pooling but the last token's is an error. */
+ * is NULL or "auto": rerank if the name of the folder or repository says so, else embed if the name
+ * or files of Sentence Transformers say so. Any pooling but the last token's is an error. */
 bool pooling_task_find(ey_task *out, struct checkpoint *ckpt, const char *wanted, bool pools,
                        ey_err *e);
 

@@ -7,7 +7,7 @@
 
 #define DEFAULT_SYSTEM "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 
-/* The files name a sliding window for layers that these models do not have. */
+/* config.json gives a sliding window, but these models do not use it. */
 static bool qwen2_check_config(struct model *m, const struct config *s, ey_err *e)
 {
     (void)m;
