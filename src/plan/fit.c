@@ -373,9 +373,10 @@ static void explain_head_rows(struct plan *p)
             p, "--head-rows host: this system does not let the GPU read the model's file; %s",
             round_trip);
     else
-        plan_add_choice(
-            p, "--head-rows host: pinned, they would take over half of %llu MiB of free memory; %s",
-            plan_mib(device->host_free), round_trip);
+        plan_add_choice(p,
+                        "--head-rows host: pinned rows would take more than half of %llu MiB of "
+                        "free memory; %s",
+                        plan_mib(device->host_free), round_trip);
 }
 
 static void explain_choices(struct plan *p, const struct plan_question *q, int wanted_len)
@@ -404,9 +405,9 @@ static void explain_choices(struct plan *p, const struct plan_question *q, int w
                         "--kv-cache-dtype fp8: half the memory for a token, a little less exact");
     if (p->max_model_len < wanted_len)
         plan_add_choice(p, "--max-model-len %d instead of %d: %s", p->max_model_len, wanted_len,
-                        p->fits ? "what fits" : "the least that is of use");
+                        p->fits ? "the longest that fits" : "the shortest useful one");
     if (!l->kv_tokens && l->max_model_len && p->kv_tokens < wanted_pool(p) / KV_BLOCK * KV_BLOCK)
-        plan_add_choice(p, "--kv-tokens %d: what fits; %d requests at once would want %d",
+        plan_add_choice(p, "--kv-tokens %d: the most that fit; %d requests at once could use %d",
                         p->kv_tokens, p->max_num_seqs, wanted_pool(p));
 }
 
@@ -422,8 +423,9 @@ static void fit_seqs(struct plan *p, const struct plan_question *q)
         if (p->fits || n == GPU_SEQS) break; /* GPU_SEQS fitted before */
     }
     if (n < wanted)
-        plan_add_choice(p, "--max-num-seqs %d: what fits; the pool of %d tokens is for %d", n,
-                        p->kv_tokens, wanted);
+        plan_add_choice(
+            p, "--max-num-seqs %d: the most that fit; the KV pool of %d tokens has room for %d", n,
+            p->kv_tokens, wanted);
 }
 
 static void fit_gpu(struct plan *p, const struct plan_question *q)

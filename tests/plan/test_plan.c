@@ -258,7 +258,7 @@ static void head_rows_are_pinned_if_possible(void **state)
     info.host_free = 2 * rows - 1;
     p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
-    assert_true(has_choice(&p, "--head-rows host: pinned, they would take over half"));
+    assert_true(has_choice(&p, "--head-rows host: pinned rows would take more than half"));
     limits.knobs.lm_head_rows = HEAD_ROWS_PINNED; /* given by the user */
     p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
