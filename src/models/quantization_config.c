@@ -319,7 +319,7 @@ static bool read_awq_config(struct quantization *out, const struct config *q, ey
         !json_optional_int(q->object, "group_size", -1, EY_MAX_WIDTH, &group, q->what, e) ||
         !json_optional_bool(q->object, "zero_point", &zeros, q->what, e) ||
         !config_one_of(q, "version", versions, "a checkpoint of AutoAWQ's version gemm", e) ||
-        !config_one_of(q, "backend", backends, "a checkpoint of AutoAWQ's", e))
+        !config_one_of(q, "backend", backends, "a checkpoint of AutoAWQ", e))
         return false;
     const bool rows = version && strcasecmp(version, "gemv") == 0;
     out->bits = 1u << 4;

@@ -92,7 +92,7 @@ static bool config_read_head_dim(struct text_shape *t, const struct config *s, e
     t->head_dim = t->hidden / t->n_heads;
     return (t->hidden % t->n_heads == 0 && t->head_dim >= 2 && t->head_dim <= EY_MAX_HEAD_DIM) ||
            ey_fail(e, EY_BAD_MODEL,
-                   "%s: hidden_size %d and num_attention_heads %d make no heads of 2 to %d",
+                   "%s: hidden_size %d and num_attention_heads %d give no head size from 2 to %d",
                    s->what, t->hidden, t->n_heads, EY_MAX_HEAD_DIM);
 }
 

@@ -243,8 +243,8 @@ static void text_only_damage(void **state)
     } rows[] = {
         {"tiny-llama-f16", "hidden_size", GONE, "hidden_size is absent"},
         {"tiny-llama-f16", "hidden_size", "255",
-         "hidden_size 255 and num_attention_heads 2 make no heads"},
-        {"tiny-llama-f16", "num_attention_heads", "65536", "make no heads"},
+         "hidden_size 255 and num_attention_heads 2 give no head size"},
+        {"tiny-llama-f16", "num_attention_heads", "65536", "give no head size"},
         {"tiny-llama-f16", "num_attention_heads", "0", "num_attention_heads is 0"},
         {"tiny-llama-f16", "num_key_value_heads", "3", "no multiple"},
         {"tiny-llama-f16", "head_dim", "0", "head_dim is 0"},

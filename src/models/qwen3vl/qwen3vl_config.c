@@ -58,13 +58,14 @@ static bool check_vision_shape(struct vision_shape *v, int table, const struct t
     if (v->position_side * v->position_side != table)
         return ey_fail(e, EY_BAD_MODEL, "%s: num_position_embeddings %d is no square", what, table);
     if (v->hidden % v->n_heads || v->head_dim % 4)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "%s: hidden_size %d and num_heads %d do not make heads of a multiple of 4",
-                       what, v->hidden, v->n_heads);
+        return ey_fail(
+            e, EY_BAD_MODEL,
+            "%s: hidden_size %d and num_heads %d give no head size that is a multiple of 4", what,
+            v->hidden, v->n_heads);
     if (v->head_dim > EY_MAX_HEAD_DIM)
         return ey_fail(
             e, EY_BAD_MODEL,
-            "%s: hidden_size %d and num_heads %d make heads of %d; at most %d are supported", what,
+            "%s: hidden_size %d and num_heads %d give head size %d; at most %d is supported", what,
             v->hidden, v->n_heads, v->head_dim, EY_MAX_HEAD_DIM);
     if (v->out_hidden != t->hidden)
         return ey_fail(e, EY_BAD_MODEL,
