@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One safetensors file (spec 2.1): an eight-byte header length, a JSON header, then the tensors.
  * The file is mapped and read in place. Every number of the header is checked here, once, so that
- * others can trust a view's shape, size and address. */
+ * callers can trust a view's shape, size and address. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

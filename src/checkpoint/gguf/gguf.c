@@ -194,9 +194,9 @@ static bool read_metadata(struct gguf_reader *r, uint64_t n)
 
 /* ---- tensors ---- */
 
-/* Kept until the header is read to its end, where the data section starts. */
+/* A tensor's offset counts from the data section, which begins after the whole header. */
 struct tensor_info {
-    uint64_t offset; /* of a tensor's data in the data section */
+    uint64_t offset;
 };
 
 /* Reads a shape and reverses it: files store the fastest dimension first, views last. */

@@ -22,7 +22,7 @@ static bool has_gguf_ending(const char *name)
     return n > ending && strcasecmp(name + n - ending, ENDING) == 0;
 }
 
-/* Returns the number of the part in a split model's file name, or 0. *stem: length of the name
+/* Returns the part number in a split model's file name, or 0. Sets *stem to the length of the name
  * without the part number and ".gguf". */
 static int part_number(const char *name, size_t *stem)
 {
@@ -133,7 +133,7 @@ static bool add_name(struct file_names *list, const char *name)
 }
 
 /* Collects the GGUF files of a folder and of its subfolders ("Q8_0/model.gguf"). Returns false
- * without memory for their names. */
+ * if memory runs out. */
 static bool read_names(struct file_names *list, const char *directory, const char *below)
 {
     bool ok = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model in GGUF files: one file or the parts of a split one, and perhaps a vision encoder. It
- * looks like the model's safetensors repository: tensors have the names that families use, and the
- * repository's JSON files are made from metadata. */
+ * looks like the model's safetensors repository: tensors have the repository's names, and its JSON
+ * files are made from metadata. */
 #ifndef EY_CHECKPOINT_GGUF_MODEL_H
 #define EY_CHECKPOINT_GGUF_MODEL_H
 

@@ -217,7 +217,7 @@ static bool add_pipeline(struct gguf_vocab *v, const char *pipeline)
         json_object_put(v->merges);
         return false;
     }
-    /* room for all tokens, which need not be hashed again whenever the table grows */
+    /* room for all tokens, because the table rehashes all of them when it grows */
     lh_table_resize(json_object_get_object(v->vocab), (int)(2 * v->n + 16));
     ok = put_in(v, model, "vocab", v->vocab);
     ok = put_in(v, model, "merges", v->merges) && ok;
@@ -355,8 +355,8 @@ static json_object *type_if_digits(const json_object *step)
     return type && strcmp(json_object_get_string(type), "Digits") == 0 ? type : NULL;
 }
 
-/* Returns what `get` returns for the first step of a pre-tokenizer for which it is not NULL.
- * Sequences may be nested; JSON's depth limit bounds the recursion. */
+/* Calls `get` for the steps of a pre-tokenizer in order and returns its first result that is not
+ * NULL. Sequences may be nested; JSON's depth limit bounds the recursion. */
 static json_object *first_of_steps(const json_object *step,
                                    json_object *(*get)(const json_object *step))
 {

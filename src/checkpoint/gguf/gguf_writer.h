@@ -36,10 +36,10 @@ int gguf_type_number(enum dtype dtype);
  * of the first tensor. */
 uint64_t gguf_writer_add(struct gguf_writer *w, const char *name, enum dtype dtype,
                          const int64_t *shape, int n_dims);
-/* Writes the header once all keys and tensors are added. Fails with errno. */
+/* Writes the header once all keys and tensors are added. Sets errno on failure. */
 bool gguf_write_header(struct gguf_writer *w, int fd);
 /* Writes the n bytes of a whole tensor at the offset that gguf_writer_add() returned, and the
- * padding behind it. Fails with errno. */
+ * padding behind it. Sets errno on failure. */
 bool gguf_write_data(const struct gguf_writer *w, const void *bytes, uint64_t n, uint64_t offset);
 
 #endif
