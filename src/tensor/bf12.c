@@ -13,7 +13,7 @@ static int bf16_exponent(uint16_t word)
     return word >> 7 & 0xff;
 }
 
-/* Returns the exponent that a row's number 0 would have if it did not mean zero. */
+/* Returns the row's `least`: exponent number i, from 1 to 15, stands for the exponent least + i. */
 static int least_exponent(const uint8_t *row, size_t cols)
 {
     uint16_t max_exponent[BF12_COLUMNS] = {0}, words[BF12_COLUMNS], largest = 0;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF12: BF16 matrices in 12 bits a weight without loss, so that a step reads three quarters of the
- * bytes.
+/* BF12: BF16 matrices in 12 bits a weight without loss, so that a decode step reads three quarters
+ * of the bytes.
  *
  * The weights of a row have few exponents. The row's 15 largest exponents, and that of zero and
  * denormals, are numbered with four bits; sign and fraction take a byte. The few weights with
  * smaller exponents are outliers, stored separately with all their bits. A block of 16 rows with
  * too many outliers (rows of infinities, or of numbers of all magnitudes) is read uncompressed.
  *
- * A block is a sequence of steps of 64 columns: 16 rows of 64 bytes, then eight pairs of rows with
- * the first row's numbers in the low halves. Within 64 bytes column c is at bf12_column_at(c). */
+ * A block is a sequence of steps of 64 columns. A step has 64 bytes of signs and fractions for each
+ * of 16 rows, then 64 bytes of exponent numbers for each pair of rows, the first row's in the low
+ * halves. Within 64 bytes column c is at bf12_column_at(c). */
 #ifndef EY_TENSOR_BF12_H
 #define EY_TENSOR_BF12_H
 
@@ -26,8 +27,8 @@ enum {
 
 struct bf12_block {
     struct {
-        uint8_t high[BF12_EXPONENTS], low[BF12_EXPONENTS]; /* of each exponent's bits: the upper
-                                                              seven; the last one, as bit 7 */
+        uint8_t high[BF12_EXPONENTS], low[BF12_EXPONENTS]; /* an exponent's upper seven bits;
+                                                              its lowest bit, as bit 7 */
     } row[BF12_ROWS];
     uint32_t n_outliers,
         reserved; /* n_outliers is BF12_UNCOMPRESSED if the block is read from the BF16 rows */
@@ -37,11 +38,11 @@ struct bf12_block {
 };
 _Static_assert(sizeof(struct bf12_block) == 1024, "blocks of a matrix lie in an array");
 
-/* Returns the column at byte `at` of 64: byte lookups of 64 columns fill two vectors in this order.
- * Interleaved int8 rows use the same order. */
-static inline size_t bf12_column_at(size_t at)
+/* Returns the byte, of 64, that holds column `c`: byte lookups of 64 columns fill two vectors in
+ * this order. Interleaved int8 rows use the same order. */
+static inline size_t bf12_column_at(size_t c)
 {
-    return at % 32 / 8 * 16 + at / 32 * 8 + at % 8;
+    return c % 32 / 8 * 16 + c / 32 * 8 + c % 8;
 }
 
 static inline size_t bf12_block_bytes(const struct tensor *w)
@@ -61,7 +62,7 @@ static inline size_t bf12_bytes(const struct tensor *w)
     return bf12_data_offset(w) + weight_bf12_blocks(w) * bf12_block_bytes(w);
 }
 
-/* Returns the header of the block that begins with `row` in a matrix's BF12 form. */
+/* Returns the header of the block that contains `row` in a matrix's BF12 form. */
 static inline const struct bf12_block *bf12_block_at(const void *bf12, int64_t row)
 {
     return (const struct bf12_block *)bf12 + row / BF12_ROWS;
@@ -79,8 +80,8 @@ static inline bool bf12_supports(const struct tensor *w)
     return w->dtype == DTYPE_BF16 && !w->recipe && w->cols % BF12_COLUMNS == 0;
 }
 
-/* Encodes the block that begins with `row`, a multiple of BF12_ROWS. `to` is the beginning of the
- * whole form, bf12_bytes(w). */
+/* Encodes the block that begins with `row`, a multiple of BF12_ROWS. `to` points to the BF12
+ * form of the whole matrix, which has bf12_bytes(w) bytes. */
 void bf12_encode(void *to, const struct tensor *w, int64_t row);
 /* Decodes one row of a matrix's BF12 form to float32. */
 void bf12_decode_row(float *out, const void *bf12, const struct tensor *w, int64_t row);

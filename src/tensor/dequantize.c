@@ -140,7 +140,7 @@ static void dequantize_uint8(float *out, const struct tensor *w, int64_t row, in
     }
 }
 
-/* Applies the matrix's own factor, after values times scales, which are exact. */
+/* Applies the matrix's own factor last: the products of values and scales before it are exact. */
 static float whole_scaled(const struct tensor *w, float value)
 {
     if (w->divisor != 0) return value / w->divisor;

@@ -54,7 +54,7 @@ static inline float e8m0_to_f32(uint8_t e)
 }
 
 /* Dequantizes columns first .. first+n-1 of a row in float32. The matrix must not be a recipe,
- * packed or int8. For int4 `first` must be even. */
+ * packed or int8. */
 void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n);
 
 /* Return the scale and the zero point of a group of columns. */

@@ -28,7 +28,7 @@ void dequantize_gguf(float *out, const struct tensor *w, int64_t row, int64_t fi
 }
 
 /* Offsets of a block's half-precision scales, at most two; other types have one float32, or
- * exponent bytes. */
+ * scales of one byte. */
 struct scale_places {
     int n;
     uint8_t at[2];
@@ -52,7 +52,7 @@ static struct scale_places halves_of(enum dtype dtype)
 }
 
 /* Returns `carries` with bit 7 set if the exponent in the upper byte `high` of a half-precision
- * number is all ones, as of infinities and NaNs. */
+ * number is all ones, as in infinities and NaNs. */
 static unsigned add_carry(unsigned carries, uint8_t high)
 {
     enum { EXPONENT = 0x7c, ONE = 4 };
@@ -90,8 +90,8 @@ static bool bytes_are_at_most(const uint8_t *at, size_t n, size_t stride, unsign
 bool gguf_rows_are_finite(const struct tensor *w, int64_t first, int64_t n)
 {
     enum {
-        LARGEST_EXPONENT = 252,  /* of a power of two that can be multiplied by 6 */
-        LARGEST_HIGH_BYTE = 0x7b /* of a float32 below 2^121, which can be multiplied by 128 */
+        LARGEST_EXPONENT = 252,  /* 6 · 2^(252 - 127) is finite */
+        LARGEST_HIGH_BYTE = 0x7b /* of a float32 below 2^121: 128 times it is finite */
     };
     const struct scale_places places = halves_of(w->dtype);
     const size_t size = dtype_info(w->dtype)->bytes, row = weight_row_bytes(w),

@@ -78,8 +78,8 @@ struct tensor {
     enum dtype scale_dtype; /* of group scales: F16, BF16, F32, F8_E4M3, F8_E8M0; NONE means BF16 */
     bool signed_scales;     /* some scales may be negative */
     const void *group_scale;   /* [rows, cols/group] */
-    const void *group_zero;    /* int4: row r's is bits 4·(r % 8) .. of the 32-bit word [r/8, g] of
-                                  [ceil(rows/8), cols/group]; uint8: bytes [rows, cols/group] */
+    const void *group_zero;    /* int4: 32-bit words [ceil(rows/8), cols/group] with row r at bit
+                                  4·(r % 8) of word [r/8, g]; uint8: bytes [rows, cols/group] */
     float multiplier, divisor; /* of all values, in float32 (NVFP4 has one of them); 0 if none */
     /* [cols] position of each column in a row and its groups; NULL if columns are in order */
     const int32_t *place;
@@ -122,7 +122,7 @@ static inline bool weight_scales_are_bf16(const struct tensor *w)
     return w->scale_dtype == DTYPE_NONE || w->scale_dtype == DTYPE_BF16;
 }
 
-/* Returns the bytes of scales and zeros of a matrix in groups. */
+/* Return the bytes of the scales and of the zeros of a matrix in groups. */
 static inline size_t weight_group_scale_bytes(const struct tensor *w)
 {
     return (size_t)(w->rows * weight_groups(w)) * weight_scale_size(w);
@@ -160,14 +160,14 @@ static inline bool weight_has_block_scales(const struct tensor *w)
     return w->scale || (w->recipe && dtype_info(w->dtype)->scales == BLOCK_SCALES);
 }
 
-/* Returns the number of blocks of its BF12 form. */
+/* Returns the number of blocks of the matrix's BF12 form. */
 static inline size_t weight_bf12_blocks(const struct tensor *w)
 {
     return ((size_t)w->rows + BF12_ROWS - 1) / BF12_ROWS;
 }
 
 /* Returns how many rows share scales or a word of zeros: parts of a matrix must begin at a
- * multiple. */
+ * multiple of it. */
 static inline int weight_row_unit(const struct tensor *w)
 {
     if (w->recipe && w->recipe->stored) return 1;
