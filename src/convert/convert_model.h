@@ -20,7 +20,7 @@ struct convert_source {
 };
 
 /* Convert to the GGUF file `out`, with a vision encoder in mmproj-FILE in the same folder, or to
- * the safetensors directory `out`. It must not exist. A failure leaves nothing behind. */
+ * the safetensors directory `out`. `out` must not exist. A failure leaves nothing behind. */
 bool convert_to_gguf(const struct convert_source *source, const char *out,
                      ey_convert_report *report, ey_err *e);
 bool convert_to_safetensors(const struct convert_source *source, const char *out,

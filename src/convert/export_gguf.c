@@ -22,8 +22,8 @@ struct gguf_export {
     char name[FILES][OUTPUT_NAME_BYTES]; /* final names */
     struct gguf_writer file[FILES];
 
-    uint64_t *offset; /* [plan.n, 2], of the data; the second is that of the second frame or of a
-                         global scale */
+    uint64_t *offset; /* [plan.n, 2]: of a tensor's data, and of its second frame or global
+                         scale */
     struct output_folder out;
 };
 

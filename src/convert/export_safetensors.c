@@ -356,8 +356,8 @@ static bool write_tokenizer_config(struct safetensors_export *x, const json_obje
     return ok;
 }
 
-/* Copies added tokens into the vocabulary unless their ids follow it. The tokenizers package
- * ignores the ids of other added tokens and counts on from the end of the vocabulary. */
+/* Copies added tokens into the vocabulary unless their ids follow it. Otherwise the tokenizers
+ * package would ignore their ids and number them from the end of the vocabulary. */
 static bool add_to_vocabulary(json_object *tokenizer, ey_err *e)
 {
     json_object *vocab = json_member(json_member(tokenizer, "model"), "vocab"),

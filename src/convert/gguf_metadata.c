@@ -112,7 +112,7 @@ static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err 
     return true;
 }
 
-/* Fails if chat_template.jinja cannot be read, because the file would have another template. */
+/* Fails if chat_template.jinja cannot be read, because the GGUF file would then get another one. */
 static bool put_template(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
 {
     struct template_file t = {0};

@@ -295,7 +295,7 @@ static bool added_agree(const json_object *was, const json_object *is, const cha
 {
     static const char *const keys[] = {"content", "special",     "lstrip",
                                        "rstrip",  "single_word", "normalized"};
-    /* without a normalizer, the last one means nothing */
+    /* without a normalizer, the last key means nothing */
     const size_t n_keys = sizeof(keys) / sizeof(keys[0]) - (json_member(was, "normalizer") ? 0 : 1);
     json_object *a = json_member_of_type(was, "added_tokens", json_type_array),
                 *b = json_member_of_type(is, "added_tokens", json_type_array);
@@ -323,8 +323,8 @@ static bool is_blank_run(const char *text)
  * token, which does not order the merges that make the same token.
  *
  * Runs of blanks have equal scores in such files, so their merges may come in another order. Texts
- * are still tokenized alike if the merge of two single blanks is the last of them, because then the
- * leftmost run grows first. */
+ * are still tokenized alike if the last merge joins two single blanks, because then the leftmost
+ * run grows first. */
 static bool merges_agree(const json_object *was, const json_object *is, const char *path, ey_err *e)
 {
     json_object *a = json_member_of_type(json_member(was, "model"), "merges", json_type_array),

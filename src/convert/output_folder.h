@@ -19,7 +19,7 @@ struct output_folder {
 /* Creates the temporary folder for `path`, which must not exist. Fails if the disk has less than
  * `bytes` free. */
 bool output_folder_open(struct output_folder *o, const char *path, uint64_t bytes, ey_err *e);
-/* Creates a file in the folder. Returns its descriptor. Fails with -1. */
+/* Creates a file in the folder. Returns its descriptor, or -1 on failure. */
 int output_file_create(struct output_folder *o, const char *name, ey_err *e);
 /* Fails with errno's text, or with advice if the disk is full. Returns false. */
 bool output_fail(const struct output_folder *o, const char *name, ey_err *e);

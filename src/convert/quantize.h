@@ -16,7 +16,7 @@ struct quantize_choice {
 };
 
 /* Returns whether a stored matrix can be quantized to `to`. It must be F32, BF16 or F16; for int4,
- * block FP8 is allowed, too, and `group` must divide its rows. */
+ * block FP8 is allowed, too, and `group` must divide the number of columns. */
 bool can_quantize(const struct tensor *stored, enum dtype to, int group);
 
 /* Returns the bytes of memory that a recipe's result needs (quantized or repacked). Values, scales
