@@ -34,7 +34,7 @@ struct download_item {
     const struct hub_file *file;
     struct blob blob;
     enum download_item_state state;
-    bool one_stream;      /* the server ignores ranges, so that one request gets the whole file */
+    bool one_stream;      /* the server ignores ranges, so one request gets the whole file */
     bool restarted;       /* its partial file was damaged: restarted from 0 */
     bool notified;        /* the user was told that another process downloads it */
     double retry_lock_at; /* when to try its lock again */

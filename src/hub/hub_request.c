@@ -378,8 +378,8 @@ static bool is_answered(const struct hub_request *r)
            (r->head && r->reply.status >= 300 && r->reply.status < 400);
 }
 
-/* Sends one request and follows its redirects. On failure, *code and the reply have the reason. If
- * *final is set, *e has the reason, and a retry would not help. */
+/* Sends one request and follows its redirects. On failure, *code and the reply have the reason,
+ * unless *final is set: then *e has it, and a retry would not help. */
 static bool perform_with_redirects(struct hub_request *r, const char *url, bool head,
                                    CURLcode *code, bool *final, ey_err *e)
 {

@@ -32,7 +32,7 @@ static const struct {
     {"added_tokens.json", NULL},
     {"vocab.json", NULL},
     {"merges.txt", NULL},
-    /* sentence-transformers' layout of models that embed */
+    /* sentence-transformers' layout of embedding models */
     {"modules.json", NULL},
     {"config_sentence_transformers.json", NULL},
     {"sentence_bert_config.json", NULL},
@@ -132,7 +132,7 @@ static bool add_shards(struct repo_query *s, ey_err *e)
 
 static bool add_weights(struct repo_query *s, ey_err *e)
 {
-    if (repo_listing_has(&s->listing, SINGLE_FILE)) /* an index of shards is stale */
+    if (repo_listing_has(&s->listing, SINGLE_FILE)) /* an index beside it is stale */
         return add_repo_file(s, SINGLE_FILE, e);
     if (repo_listing_has(&s->listing, INDEX_FILE))
         return add_repo_file(s, INDEX_FILE, e) && add_shards(s, e);

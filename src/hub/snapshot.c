@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshots/COMMIT/NAME → ../../blobs/ETAG, refs/REVISION, as huggingface_hub writes them
- * (file_download.py). */
+/* Writes the links snapshots/COMMIT/NAME → ../../blobs/ETAG and the file refs/REVISION as
+ * huggingface_hub does (file_download.py). */
 #include "hub/snapshot.h"
 
 #include <errno.h>
