@@ -673,7 +673,7 @@ static void names_the_mmproj_of_another_model(void **state)
     }
     assert_false(gguf_model_open(&m, other, mmproj, &e));
     if (!strstr(e.text, "the vision encoder does not fit") ||
-        !strstr(e.text, "its features are not as wide as"))
+        !strstr(e.text, "its projection_dim is not"))
         fail_msg("%s", e.text);
     assert_false(gguf_model_open(&m, text, mmproj, &e));
     assert_non_null(strstr(e.text, "a text-only model cannot use"));

@@ -65,7 +65,7 @@ static bool check_belongs(const struct gguf_model *m, ey_err *e)
                            EY_MAX_DEEPSTACK, &taps, e))
         return false;
     if (projected != width)
-        return fail_mmproj(m, "its features are not as wide as the text model's rows", e);
+        return fail_mmproj(m, "its projection_dim is not the text model's embedding_length", e);
     return taps == m->n_deepstack || fail_mmproj(m, "the numbers of DeepStack layers differ", e);
 }
 
