@@ -245,7 +245,7 @@ static bool check_repo_name(const struct repository *r, ey_err *e)
 {
     if (!is_hub_repo_name(r->name))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "\"%s\" is not a repository name; it must be owner/name, as "
+                       "\"%s\" is not a repository name; it must be owner/name, such as "
                        "Qwen/Qwen3-VL-2B-Instruct-FP8",
                        r->name);
     return true;
