@@ -338,7 +338,7 @@ static const char *const refused[][2] = {
     {"", "not valid JSON"},
     {"[]", "must be an object or a boolean"},
     {"{\"type\": \"text\"}", "#/type: \"text\" is not a type"},
-    {"{\"type\": []}", "no type is left"},
+    {"{\"type\": []}", "the list has no types"},
     {"{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"array\", \"items\": {\"not\": "
      "{}}}}}",
      "#/properties/a/items: the keyword \"not\""},

@@ -170,7 +170,7 @@ static bool read_types(struct compiler *c, json_object *schema, const char *path
         return false;
     }
     if (schema_is_nullable(schema)) *set |= TYPE_NULL;
-    return *set || compiler_fail(c, "%s/type: no type is left", path);
+    return *set || compiler_fail(c, "%s/type: the list has no types", path);
 }
 
 static unsigned type_of_value(json_object *value)
