@@ -49,7 +49,7 @@ struct frag nfa_new_frag(struct nfa *nfa)
     return (struct frag){start, nfa_add_state(nfa)};
 }
 
-/* The limit on average: most states have few edges, those of character classes have many. */
+/* An average over all states: most have few edges, those of character classes have many. */
 enum { MAX_EDGES_PER_STATE = 4 };
 
 static void nfa_add_edge(struct nfa *nfa, uint32_t from, struct nfa_edge edge)

@@ -60,8 +60,8 @@ static struct frag build_string_values(struct compiler *c, const struct string_s
     return f;
 }
 
-/* Builds an NFA over code points of the strings of a pattern, a format or both. If the maximum
- * length is counted, the NFA has only the minimum. */
+/* Builds an NFA over code points of the strings of a pattern, a format or both. If `counted`, a
+ * counter enforces the maximum length, and the NFA only the minimum. */
 static bool pattern_strings(struct compiler *c, const struct string_spec *spec, bool counted,
                             struct nfa *code_points, struct frag *f)
 {
@@ -158,7 +158,7 @@ struct frag json_string(struct compiler *c, struct string_spec spec, const char 
     *kept = spec;
     bool pattern = spec.pattern || spec.format;
     rule.has_counter = !spec.values && (spec.max != UINT32_MAX || (spec.min && !pattern));
-    if (pattern) rule.min = 0; /* the NFA has it */
+    if (pattern) rule.min = 0; /* the NFA enforces the minimum */
     return compiler_call_rule(c, rule);
 }
 

@@ -27,8 +27,8 @@ struct matcher_frame {
     uint32_t site, count; /* call site to return to; value of the caller's counter */
 };
 
-/* The position after a byte of a walk, and the stack frame that a call overwrote, by which the byte
- * is undone. */
+/* The position after a byte of a walk, and the stack frame that a call overwrote, to undo the
+ * byte. */
 struct matcher_step {
     struct matcher_position position;
     struct matcher_frame overwritten;

@@ -31,7 +31,7 @@ struct vocabulary {
     uint32_t max_plain_chars; /* characters of the longest plain token */
     uint32_t n_exits;         /* no mask has more exits */
     /* Plain tokens by their length in characters. Mask i has the tokens of at most i characters.
-     * Tokens of more than LENGTH_MASKS are listed instead, the shortest first. */
+     * Tokens of more than LENGTH_MASKS characters are listed instead, the shortest first. */
     uint32_t *length_masks; /* [LENGTH_MASKS + 1][words] */
     int32_t *long_ids;      /* ids of the listed tokens */
     uint32_t *long_ends;    /* [max_plain_chars + 2]; entry i: how many ids of long_ids have at most
