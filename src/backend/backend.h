@@ -164,8 +164,8 @@ struct backend_limits {
     bool reordered;        /* columns of some matrices are reordered (tensor.place) */
     bool read_pinned_rows; /* the device should read the embedding and head rows that stay in the
                               file, if it can (reads_pinned_rows()) */
-    bool fp8_prompts;      /* prompt rows are quantized to e4m3, by rows and blocks of 128 columns,
-                              before block-FP8 matrices without scales of rows */
+    bool fp8_prompts; /* prompt rows are quantized to e4m3, with a scale per row and 128 columns,
+                         for products with block-FP8 matrices without row scales */
     struct text_shape text;
     struct vision_shape vision;
 };
@@ -196,7 +196,7 @@ struct topk_logits {
 /* Measured limits of a device. */
 struct device_roofline {
     double bandwidth;    /* bytes a second */
-    double flops;        /* of multiply-adds per second, with the best instruction in use */
+    double flops;        /* FLOP/s of multiply-adds with the best instruction in use */
     double vector_flops; /* the same for vectors if the best instruction uses tiles; otherwise 0 */
 };
 
@@ -235,7 +235,7 @@ struct compute_ops {
     bool (*check_shapes)(const struct text_shape *text, const struct vision_shape *vision,
                          ey_err *e);
     /* Optional. Whether limits.fp8_prompts is possible. If not, *why has the reason, worded to
-     * follow "because". *slow: it is slower than without. */
+     * follow "because". *slow: whether prompts are slower with it. */
     bool (*supports_fp8_prompts)(const struct backend *be, bool *slow, ey_err *why);
     /* Waits for all steps; fails if one of them failed. */
     bool (*finish)(struct backend *be, ey_err *e);

@@ -14,9 +14,8 @@ static inline float nearest_e4m3(float f)
 {
     int exponent;
     frexpf(f, &exponent);
-    const float step = ldexpf(
-        1,
-        exponent < -5 ? -9 : exponent - 4); /* the leading bit and three more, or those of 2^-6 */
+    /* three fraction bits; below 2^-6 numbers are 2^-9 apart */
+    const float step = ldexpf(1, exponent < -5 ? -9 : exponent - 4);
     return nearbyintf(f / step) * step;
 }
 

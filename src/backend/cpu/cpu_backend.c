@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cpu backend: its memory and its operation tables. Weights stay in the checkpoint's map,
- * except an 8-bit head. */
+/* The cpu backend: its memory and its operation tables. Weights stay in the checkpoint's map
+ * until refine() copies them; an 8-bit head has memory of its own. */
 #include "backend/cpu/cpu_backend.h"
 
 #include <stdlib.h>
@@ -46,8 +46,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the bytes of packed rows for gemv(), at most a tile; with remainders, a row takes the
- * room of two. */
+/* Returns the bytes of a gemv() tile of packed rows. With two_pass a row of x takes two of them. */
 static size_t gemv_scratch_bytes(const struct backend_limits *l)
 {
     return CPU_GEMV_MAX_ROWS * max_padded_width(l) * sizeof(uint16_t);

@@ -36,8 +36,8 @@ bool cpu_isa_by_name(const char *name, struct cpu_isa *isa)
 #include <unistd.h>
 
 /* Checks for AVX-512 BF16 with CPUID, since older compilers have no name for it.
- * __builtin_cpu_supports, used for the rest, also checks that the operating system saves the
- * registers. */
+ * __builtin_cpu_supports, used for AVX2 and AVX-512, also checks that the operating system saves
+ * the registers. */
 static bool has_avx512bf16(void)
 {
     unsigned a, b, c, d;

@@ -9,9 +9,9 @@ enum {
     MAX_E4M3 = 126, /* the byte of 448 */
     NAN_E4M3 = 127,
     E4M3_PER_POWER = 16, /* bytes per power of four */
-    MIN_BLOCK_MAX = 96   /* the byte of 32: with steps of 1/16, rounding normally distributed
-                            weights, few of which are small, loses less than rounding activations
-                            to BF16 */
+    /* the byte of 32. With int16 steps of 1/16, normally distributed weights then lose less in
+     * rounding than activations lose in BF16, since few are small */
+    MIN_BLOCK_MAX = 96
 };
 
 struct fp8_range_job {

@@ -8,10 +8,9 @@
 #include "backend/cpu/cpu_matmul.h"
 
 enum {
-    MAX_N_BLOCKS = 2, /* most N-blocks of a group */
-    M_TILES = 16,     /* tiles of packed rows whose partial sums are kept together */
-    GROUPS_PER_THREAD =
-        4 /* least groups per thread, if there are enough rows, so that threads finish together */
+    MAX_N_BLOCKS = 2,     /* most N-blocks of a group */
+    M_TILES = 16,         /* tiles of packed rows whose partial sums are kept together */
+    GROUPS_PER_THREAD = 4 /* at least, if there are enough rows, so that threads finish together */
 };
 
 struct n_block {
@@ -167,7 +166,7 @@ static void gemm_m_tiles(const struct cpu_matmul_job *j, struct n_group *g, int 
     for (g->k0 = 0; g->k0 < g->width; g->k0 += g->k) {
         g->k = g->width - g->k0 < max ? g->width - g->k0 : max;
         if (g->k < g->width || !begin)
-            pack_panels(j, g); /* panels of the full width are still packed */
+            pack_panels(j, g); /* panels of the full width are packed once, for the first tiles */
         for (int tile = begin; tile < end; tile++) {
             for (int s = 0; s < g->n; s++)
                 gemm_n_block(j, g, s, tile,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refines placed weights: copies those that every step reads from the mapped file to huge pages, a
- * few at a time with all threads. Each copy is page-aligned: matrices in files are not, and on some
+/* Refines placed weights: copies the weights that every step reads to huge pages, a few at a time
+ * with all threads. Each copy is page-aligned: matrices in files are not, and on some
  * machines long streams that enter a page in the middle of a row are read a sixth slower. BF16
  * matrices become BF12 (tensor/bf12.h), a quarter smaller without loss, if the kernels support it.
  * The vision encoder stays in the file's pages, because it is read once per image. */
@@ -108,8 +108,8 @@ static void list_copies(struct cpu_hugepages *h, const struct cpu *c)
         if (w->role == ROLE_TEXT || w->role == ROLE_ATTENTION) add_weight_copies(h, c, &w->m);
 }
 
-/* Whether memory for a copy is available. The file's pages count as available; an eighth of all
- * memory stays free. */
+/* Whether memory for the copies is available, and an eighth of their size more. The file's pages
+ * count as available. */
 static bool hugepage_memory_available(size_t bytes)
 {
     return bytes >= HUGEPAGE_BYTES && bytes + bytes / 8 <= memory_available();
@@ -135,7 +135,7 @@ static size_t count_file_weights(const struct cpu *c)
     return n;
 }
 
-/* Returns NULL without memory. */
+/* Returns NULL if out of memory. */
 static struct cpu_hugepages *hugepages_open(const struct cpu *c)
 {
     const size_t n = count_file_weights(c);

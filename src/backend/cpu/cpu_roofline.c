@@ -14,8 +14,8 @@
 
 enum {
     READ_PIECE = 1 << 20,
-    ACCUMULATORS = 12,
-    /* CHAINS */ STEPS = 1 << 18,
+    ACCUMULATORS = 12, /* in CHAINS() */
+    STEPS = 1 << 18,
     ROUNDS = 3,
     AMX_STEP_DIVISOR = 32,
     SHORT_STEPS = 1 << 10,
@@ -219,7 +219,8 @@ double cpu_measure_flops(struct pool *pool, struct cpu_isa isa, bool low_precisi
     return best;
 }
 
-/* Returns the seconds per FLOP on the caller's core, or `best` if that is less. */
+/* Times a short loop on the caller's core. Returns its seconds divided by the FLOPs of a step, or
+ * `best` if that is less. */
 static double time_short_loop(struct cpu_isa isa, bool low_precision, double best)
 {
     double flops;

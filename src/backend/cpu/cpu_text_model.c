@@ -142,7 +142,7 @@ static void append_head(const struct qkv_job *j, const struct kv_slot *p, const 
 }
 
 /* Processes items: a KV head of a row with its queries. Items are dealt to threads as in
- * cpu_attention(), so a key is written where it is read next. */
+ * cpu_attention(), so that the thread that writes a key reads it next. */
 static void qkv_items(void *context, size_t begin, size_t end, int thread)
 {
     const struct qkv_job *j = context;

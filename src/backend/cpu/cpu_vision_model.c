@@ -150,7 +150,7 @@ static void store_kv_f32(void *keys, void *values, const float *key, const float
     memcpy((float *)values + slot * dim, value, dim * sizeof(float));
 }
 
-/* The same as KV_LAYOUT_TWO_PASS, which takes no more space. */
+/* Like store_kv_f32(), but as KV_LAYOUT_TWO_PASS, which takes no more space. */
 static void store_kv_two_pass(void *keys, void *values, const float *key, const float *value,
                               size_t dim, size_t slot)
 {
@@ -164,8 +164,7 @@ static void store_kv_two_pass(void *keys, void *values, const float *key, const 
     }
 }
 
-/* Rotates query and key of a patch. If patches are stored one by one, also stores its key and
- * value. */
+/* Rotates and stores the query and key of a patch. Without image kernels, also stores its value. */
 static void split_qkv_head(const struct qkv_split_job *j, size_t i, size_t head)
 {
     size_t dim = (size_t)j->shape->head_dim, hidden = (size_t)j->shape->hidden,
