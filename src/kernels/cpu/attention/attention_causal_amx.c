@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Causal attention in BF16 with tiles (AMX).
  *
- * Scores need precision, so queries are sums of BF16 parts: three against BF16 keys (exact products
- * of both), or two against keys of two parts, without the product of the remainders. Weights of
- * values have two parts. */
+ * Scores need precision, so queries are sums of BF16 parts: three for BF16 keys, which gives exact
+ * products, or two for keys of two parts, without the product of the remainders. Softmax weights
+ * have two parts. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 #include "kernels/cpu/attention/online_softmax_tmpl.h"
 
 enum { KEY_GROUPS = CPU_KEY_BLOCK / AMX_ROWS, KEY_ROW = 2 * CPU_KEY_BLOCK, SOFTMAX_PARTS = 2 };
 
-/* Configures tiles of `rows` rows, except tile 6, which holds keys or values, and tile 7 if all
- * have 16. */
+/* Configures tiles of `rows` rows, except tile 6, whose 16 rows hold keys or values. Tile 7 can
+ * hold them only if `rows` is 16. */
 static void configure_attention(int rows)
 {
     struct {
@@ -57,8 +57,8 @@ struct kv_prefetch {
     const char *at;     /* next line of keys; NULL for no prefetch */
     size_t half, lines; /* half: bytes from keys to values; lines: left of each */
 };
-/* Lines of keys and of values prefetched per step of scores, of values, and of the softmax (an
- * eighth). */
+/* Lines of keys and of values prefetched per step of scores and per step of values. The softmax
+ * prefetches one PREFETCH_WITH_WEIGHTS-th of the block. */
 enum { PREFETCH_WITH_SCORES = 6, PREFETCH_WITH_VALUES = 8, PREFETCH_WITH_WEIGHTS = 8 };
 
 INLINE void prefetch_kv(struct kv_prefetch *a, size_t lines)
@@ -244,8 +244,7 @@ static void add_row_by_row(float *o, const struct attention_tile *t, int first, 
     configure_attention(rows);
 }
 
-/* Returns the number of keys that some row attends to; *all: those that all attending rows
- * share. */
+/* Returns how many keys at least one row attends to; *all: how many every row attends to. */
 static int seen_keys(const struct attention_tile *t, int *all)
 {
     int most = 0;
@@ -257,7 +256,7 @@ static int seen_keys(const struct attention_tile *t, int *all)
     return most;
 }
 
-/* Returns the prefetches for the next block: none for many queries, because they take longer than
+/* Returns the prefetches for the next block: none for many queries, whose products take longer than
  * reading. */
 static struct kv_prefetch next_kv(const struct attention_tile *t, bool few)
 {

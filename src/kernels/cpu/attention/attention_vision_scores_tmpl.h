@@ -73,7 +73,8 @@ struct vision_queries {
  * would be denormal, which Intel's processors compute a hundred times slower. */
 #define O_INIT 1e-30f
 
-/* Starts a tile before its first block. Steps are in units of scores as powers of two. */
+/* Starts a tile before its first block. The steps of queries include log2(e), so that scores are
+ * exponents of two. */
 INLINE void start_vision_rows(struct vision_queries *s, float *o, size_t o_stride,
                               const struct vision_attention_tile *t)
 {
@@ -161,8 +162,8 @@ INLINE void vision_scores(vf (*scores)[KEY_BLOCK_VECTORS], const struct vision_q
 
 /* 2^x for x below 126, relative error at most 4e-6 (weights are rounded to fewer bits): 2^n, n the
  * nearest integer, times the polynomial of degree 4 through the Chebyshev points of -1/2 .. 1/2.
- * Nearly 0 below -100, since products with weights may be small before float32 ends at 2^-126. NaN
- * stays NaN. */
+ * x below -100 counts as -100, so that small products with a weight stay above 2^-126, where
+ * float32 becomes denormal. NaN stays NaN. */
 INLINE vf exp2_vf(vf x)
 {
     const vf near = max_vf(splat(-100.0f), x), shifted = near + 12582912.0f,

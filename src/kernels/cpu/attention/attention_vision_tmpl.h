@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Image attention of a tile of queries with values in words of PATCHES_PER_WORD patches each,
- * [words, padded_dim()], as are their weights. The including file defines FMA_VALUES(), which adds
+/* Image attention of a tile of queries. Values are words of PATCHES_PER_WORD patches each, [words,
+ * padded_dim()], and so are their weights. The including file defines FMA_VALUES(), which adds
  * a vector of values times a word of weights, and STORE_WEIGHTS(), which makes words of a block's
  * weights. */
 
