@@ -10,8 +10,8 @@
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
 
-/* Tells the compiler that a tile instruction reads or writes this memory next; some do not see
- * that. */
+/* Tells the compiler that a tile instruction reads or writes this memory next; some compilers do
+ * not see that. */
 INLINE void amx_memory(const void *p)
 {
     __asm__ volatile("" : : "r"(p) : "memory");
@@ -59,7 +59,7 @@ INLINE __m512i split_off_bf16(__m512 v[2])
     return high;
 }
 
-/* Loads 64 columns of n <= 16 rows (only `cols` of them may exist) as two tiles, `apart` elements
+/* Loads 64 columns, only `cols` of which may exist, of n <= 16 rows as two tiles, `apart` elements
  * from each other. */
 INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype,
                        size_t cols, const struct byte_tables *t, size_t apart)
@@ -113,7 +113,7 @@ INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_
 }
 
 /* Decodes 64 columns of a BF12 block, without outliers, to two tiles, `apart` elements from each
- * other; prefetches what is `ahead` bytes further. */
+ * other; prefetches the step at `ahead`. */
 INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_block *s, const uint8_t *step,
                             const uint8_t *ahead, size_t apart)
 {

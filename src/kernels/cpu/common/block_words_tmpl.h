@@ -6,7 +6,7 @@
  * subtracted (other types), which gives int16 words. What remains is one float scale per group: 256
  * columns of K types, 32 to 128 of others. Sums of a group are integers, exact in any order. A row
  * of activations has a step for each 256 columns: the length of 256 words of a weight row is at
- * most 65536, so columns may be 26000 steps long (int16_tmpl.h).
+ * most 65536, so a row of x may have a length of 26000 steps (int16_tmpl.h).
  *
  * A load is a vector of bytes; each 16 of them (a lane) hold the codes of 32 columns, a `sub`. It
  * becomes four vectors of words, and each of their lanes has every second or fourth column of a
@@ -67,8 +67,7 @@ INLINE size_t scaled_columns(const struct tensor *w)
     return has_sub_scales(w->dtype) ? BLOCK : SUB;
 }
 
-/* Columns of which a lane of a vector of words has the codes: every `step`th one from `first` on.
- */
+/* The columns whose codes are in a lane of words: every `step`th one from `first` on. */
 struct lane_columns {
     int first, step;
 };
@@ -390,7 +389,7 @@ INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, co
 #define OWN_LANES(e) LANE_OF(e), LANE_OF(e + 1), LANE_OF((e + 2) % 8), LANE_OF((e + 3) % 8)
 #define PAIRS_OF_LANES(e) LANE_OF(e), LANE_OF(e), LANE_OF((e + 2) % 8), LANE_OF((e + 2) % 8)
 
-/* Returns a number for each lane, in all its words: `first`, which is even, and those after it. */
+/* Returns number `first`, which is even, and the next ones: one per lane, in all its words. */
 INLINE int_vector own_numbers(int_vector eight, int first)
 {
     static const int8_t at[4][64] = {

@@ -94,9 +94,9 @@ INLINE void load_weight_pair(vf out[2], enum dtype dtype, const uint8_t *p)
 
 enum { STEP = 2 * LANES };
 
-/* The largest magnitudes of CPU_K_STEP quantized values per lane, combined with `most`. */
 typedef uint8_t magnitudes __attribute__((vector_size(4 * LANES)));
 
+/* Returns the largest magnitude per lane of CPU_K_STEP quantized values and `most`. */
 INLINE magnitudes max_magnitudes(magnitudes most, const uint8_t *quantized)
 {
     for (size_t i = 0; i < CPU_K_STEP; i += sizeof(most)) {

@@ -45,8 +45,8 @@ INLINE void fp8_to_bf16(__m512i out[2], const uint8_t *p, const struct byte_tabl
     bytes_to_bf16(out, quantized, quantized, t);
 }
 
-/* Permutes 64 floats in four vectors. Words of two BF16 become float32 by halves: vector 2h + o has
- * element o of every word of out[h]. */
+/* Permutes 64 floats in four vectors to the order of bytes_to_bf16() after its words are split into
+ * two float32 each: vector 2h + o has element o of every word of out[h]. */
 INLINE void f32_in_fp8_order(vf x[4])
 {
     vf out[4];

@@ -4,8 +4,9 @@
  * An e4m3 value is multiplied by 16 and as many powers of four as fit for the whole matrix
  * (cpu_fp8_as_int16.c), and rounded: if the largest value is 448, all from 1/2 on are exact, and
  * smaller ones are off by at most 1/32. Each block of scales of a row of activations has its own
- * step: 128 weights have a length of at most 448 sqrt(128), so a row's 128 columns may be 26000
- * steps long. Scales multiply the sums of blocks, so a row is packed once for all weights. */
+ * step: the length of 128 weights is at most 16 · 448 sqrt(128) = 81,096 steps, so a row's 128
+ * columns may be 26,000 steps long (int16_tmpl.h). Scales multiply the sums of blocks, so a row is
+ * packed once for all weights. */
 #ifndef EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 #define EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 
@@ -77,10 +78,9 @@ INLINE __m512i even_before_odd(__m512i words)
                               _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)), 1);
 }
 #else
-/* An e4m3 value is its significand (1, or 0 for a subnormal, and three fraction bits) times a power
- * of two by its exponent. It is computed as the rounded upper half of 2^11 times the former
- * multiplied with 4 times the latter. Both are looked up by the exponent; values below half a unit
- * get 0. */
+/* An e4m3 value is its significand (a leading 1, or 0 for a subnormal, and three fraction bits)
+ * times a power of two. The leading bit and the power are looked up by the exponent, and mulhrs
+ * multiplies and rounds; values below half a unit get 0. */
 #define POWER(e) ((e) < 16 ? 1 << (e) >> 2 : 0)
 #define POWERS_FROM(e, shift)                                                             \
     {                                                                                     \
@@ -134,7 +134,7 @@ INLINE void e4m3_to_int16(__m256i out[2], __m256i quantized, const struct e4m3_t
 }
 #endif
 
-/* Returns the factor of sums for the unit of the quantized values. */
+/* Returns the e4m3 value of one int16 step. */
 INLINE float e4m3_int16_scale(int powers)
 {
     return 1.0f / (float)(E4M3_UNIT << 2 * powers);
@@ -142,7 +142,7 @@ INLINE float e4m3_int16_scale(int powers)
 
 enum { BLOCK_VECTORS = FP8_BLOCK / (2 * LANES) };
 
-/* Quantizes a block of a row with n columns in steps of 1/length of its length. Returns the
+/* Quantizes a block of a row, n columns, whose length becomes at most `length` steps. Returns the
  * step. */
 INLINE float quantize_block(int_vector words[BLOCK_VECTORS], const float *x, size_t n, float length)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts GGUF blocks to float32, 32 values at a time: codes of one byte each by bit operations,
- * widened, times the scale of their sixteen, plus its minimum. Products of codes and scales are
- * exact, so the fused sum has the bits of tensor/gguf_units_tmpl.h. */
+/* Converts GGUF blocks to float32, 32 values at a time: bit operations make a byte of each code,
+ * which is widened, multiplied by the scale of its sixteen codes and added to their minimum.
+ * Products of codes and scales are exact, so the fused sum has the bits of
+ * tensor/gguf_units_tmpl.h. */
 #ifndef EY_KERNELS_CPU_GGUF_TMPL_H
 #define EY_KERNELS_CPU_GGUF_TMPL_H
 

@@ -3,16 +3,15 @@
  * rows is at most the product of their lengths (Cauchy-Schwarz), so with lengths chosen for it no
  * int32 overflows, whatever the numbers; sums are exact and equal in any order. VNNI does twice as
  * many multiply-adds per instruction as float32 has lanes, as many as BF16; AVX2 needs two
- * instructions, of which more run in parallel, for one and a half times float32's rate. The loss is
- * a small part of BF16's: that keeps 8 bits of each number; of 128 numbers in steps of 1/26000 of
- * their length most keep 11. */
+ * instructions, more of which run in parallel, and reaches one and a half times float32's rate. The
+ * loss is a small part of BF16's, which keeps 8 bits of each number: most of 128 numbers in steps
+ * of 1/26000 of their length keep 11. */
 #ifndef EY_KERNELS_CPU_INT16_TMPL_H
 #define EY_KERNELS_CPU_INT16_TMPL_H
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* Returns the sum of the squares of x[n] times `factor`, and in *largest their largest magnitude.
- */
+/* Returns the sum of the squares of factor · x[n], and in *largest their largest magnitude. */
 INLINE float sum_squares(float *largest, const float *x, size_t n, float factor)
 {
     vf max_length = {0}, squares = {0};
@@ -32,7 +31,7 @@ INLINE float sum_squares(float *largest, const float *x, size_t n, float factor)
 INLINE float quantization_step(float *per_step, const float *x, size_t n, float max_length)
 {
     float top, squares = sum_squares(&top, x, n, 1), unit = 1;
-    if (!(squares > 1e-20f && squares < 1e30f)) { /* float32 is at its ends */
+    if (!(squares > 1e-20f && squares < 1e30f)) { /* may have overflowed or underflowed */
         unit = top > 1e-30f ? top : 1;
         squares = sum_squares(&top, x, n, 1 / unit);
     }

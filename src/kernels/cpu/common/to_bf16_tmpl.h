@@ -57,7 +57,7 @@ INLINE void bf16_in_fp8_order(__m512i v[2])
     v[0] = first;
 }
 
-/* Loads 64 weights from column k on, only n < 64 of which may exist, with zeros after them. */
+/* Loads 64 weights, only n < 64 of which may exist, with zeros after them. */
 INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
                            const struct byte_tables *t, size_t n)
 {
@@ -91,7 +91,7 @@ INLINE __m512i int4_to_bf16(const uint8_t *p, __m512i table)
 }
 
 /* Loads 64 weights from column k on, a multiple of 64, with zeros for the last 32 if they do not
- * exist. *table must hold the previous group's values. */
+ * exist. *table must hold the values of the previous step's group. */
 INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t group, size_t k,
                       size_t n)
 {
