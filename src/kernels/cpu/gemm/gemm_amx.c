@@ -118,8 +118,8 @@ void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int 
     }
 }
 
-/* Computes sums of a pair of strips with up to 16 or up to 32 packed rows: tiles 0 and 1, 2 and
- * 3. */
+/* Multiplies a pair of strips with up to 32 packed rows: the sums of the first 16 are in tiles 0
+ * and 1, those of the others (`wide`) in tiles 2 and 3. */
 #define TILE_STEP(w, x)                                                                         \
     do {                                                                                        \
         _tile_stream_loadd(                                                                     \

@@ -265,7 +265,7 @@ static void gemm_blocks(float *sums, const struct gemm_args *b)
         const struct panel_shape shape = panel_shape_of(&b->weight->tensor, k, b->k);
         const size_t x_pairs = shape.pairs + SUBS, all = panel_rows(&shape) * NR;
         const float *steps = (const float *)(const void *)(x + x_pairs * n);
-        /* what is prefetched: a share of the next block's rows, and of the next micro-panel */
+        /* prefetches a share of the next block's rows and of the next micro-panel */
         struct gemm_prefetch next = {
             {(const char *)(x + (x_pairs + 1) * n), NULL},
             {2 * n * sizeof(uint32_t) / (strips * m_blocks), 2 * NR * sizeof(uint32_t) / m_blocks}};

@@ -29,8 +29,8 @@ static size_t x_offset_int16(size_t k, int n)
     return k / FP8_BLOCK * (size_t)n * (FP8_BLOCK * sizeof(uint16_t) + sizeof(float));
 }
 
-/* Transposes LANES rows' words from column LANES · i on and stores each column n times in `out`,
- * `stride` apart. */
+/* Transposes LANES rows' words from column LANES · i on and stores the first n words of each column
+ * in `out`, columns `stride` apart. */
 INLINE void store_int16_columns(uint32_t *out, size_t stride, int_vector (*words)[BLOCK_VECTORS],
                                 size_t i, int n)
 {

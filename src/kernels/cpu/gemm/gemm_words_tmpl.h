@@ -99,7 +99,7 @@ INLINE const uint32_t *same_address(const uint32_t *x)
 /* acc[n][2] += a step of a micro-panel times those of n rows. If FMAs can broadcast a word from
  * memory, the second product of nearly every row reads its word through `again`, the same address,
  * which leaves few instructions besides the FMAs. Every sixth row loads it to a register, because
- * there are only as many reads as FMAs. */
+ * processors start only as many reads as FMAs. */
 INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n)
 {
     vf w0 = load_vf(w), w1 = load_vf(w + LANES);
@@ -109,8 +109,8 @@ INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uin
     }
 }
 
-/* Computes one phase of a micro-panel with n packed rows. sums: of level 0; pending sums of lower
- * levels are added to it. Steps are even. */
+/* Computes one phase of a micro-panel with n packed rows. `sums` are those of level 0; the pending
+ * sums of lower levels are added to those of the phase. The number of steps is even. */
 INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint32_t *x,
                          size_t steps, int n, const struct gemm_prefetch *next)
 {

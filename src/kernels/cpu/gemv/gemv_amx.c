@@ -30,7 +30,7 @@ INLINE void spread_step(uint16_t *out, size_t columns, const __m512i values[2])
         to[i * columns] = pairs[i];
 }
 
-/* Returns the blocks that a tile has side by side for rows of k bytes against n packed ones. */
+/* Returns the blocks that a tile has side by side for weight rows of k bytes and n packed rows. */
 static size_t blocks_beside(size_t k, int n)
 {
     size_t most = 1;
@@ -78,7 +78,7 @@ static int rows_apart(int left, int rows)
 }
 
 /* Sets up a strip of at most `rows` rows from `row` on; strips begin with rows first .. first +
- * apart - 1, and then after all of theirs. */
+ * apart - 1, the next ones after all rows of these. */
 INLINE void weight_strip_at(struct weight_strip *s, const struct gemv_args *t, int first, int row,
                             int apart, int rows)
 {
@@ -285,8 +285,8 @@ INLINE void gemv_bf12_amx(float *out, size_t out_stride, const struct gemv_args 
 
 /* ---- 8-bit rows: FP8 and int8 ----
  *
- * Memory bandwidth is highest with few long streams, so with few packed rows a tile has only some
- * weight rows, and several blocks of columns of each side by side: tile row (j, i) is block j of
+ * Memory bandwidth is highest with few long streams, so with few packed rows a tile has fewer
+ * weight rows, and several blocks of columns of a row side by side: tile row (j, i) is block j of
  * weight row i, and column (j, x) of the other factor is block j of packed row x. Only products of
  * equal blocks are used. Of each block a row is read two lines at a time in stored order. Blocks
  * are those of FP8's scales; int8 rows, whose scale is applied last, use the same blocks with scale
@@ -313,9 +313,9 @@ INLINE __mmask64 unusual_e4m3(__m512i quantized)
 }
 
 /* fp8_to_bf16() of 64 quantized values without use of the byte-permute port, except for unusual
- * values: bits of normal numbers are XORs of bits of their values. BF16's exponent is e4m3's plus
- * 120, so of its upper seven bits the first is e's first, the next four its inverse, then come the
- * second and third of e; the fourth and m lead the other byte. */
+ * values: bits of normal numbers are XORs of bits of their values. BF16's exponent is e4m3's, e =
+ * e3 e2 e1 e0, plus 120: e3, four times its inverse, and e2 e1 e0. The upper byte has the sign and
+ * all but e0; e0 and m lead the other byte. */
 INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
 {
     const __m512i high = _mm512_gf2p8affine_epi64_epi8(quantized,
@@ -344,7 +344,7 @@ static __attribute__((noinline, cold)) void any_e4m3_to_bf16(uint16_t *first, ui
     _mm512_store_si512(second, _mm512_unpackhi_epi8(low, high));
 }
 
-/* Decodes n lines of 64 quantized values of a row; prefetches as many `ahead`. */
+/* Decodes n lines of 64 quantized values of a row; prefetches as many lines at `ahead`. */
 INLINE void decode_lines(uint16_t *out, const uint8_t *w, const uint8_t *ahead, const int n,
                          enum dtype dtype, const struct byte_tables *tables)
 {
@@ -429,7 +429,7 @@ INLINE __m512 four_by_four(const float *a, const float *b, const float *c, const
     return _mm512_insertf32x4(_mm512_insertf32x4(first, _mm_loadu_ps(c), 2), _mm_loadu_ps(d), 3);
 }
 
-/* Folds block j, a constant; four rows are side by side, so those of one packed row are whole. */
+/* Folds block j, a constant. With one packed row a single load takes the four rows. */
 #define FOLD_BLOCK(j)                                                                              \
     do {                                                                                           \
         const float *from = block + (j) * (4 * row + n_x);                                         \
@@ -462,8 +462,8 @@ INLINE __m512 fold_beside(__m512 total, float *sums, const float *block, const f
     return total;
 }
 
-/* Stores sums to [row][4] of four blocks side by side, [row][FOLD_LANES] of two, [row][n_x] of one.
- * They are folded one iteration later, when they have reached the cache. */
+/* Stores sums as [row][4] for four blocks side by side, [row][FOLD_LANES] for two, [row][n_x] for
+ * one. Those of several blocks are folded one iteration later, when they have reached the cache. */
 INLINE void gemv_8bit_strip(float *sums, const struct gemv_args *t, const struct weight_strip *s,
                             const int beside, enum dtype dtype, const struct byte_tables *tables)
 {

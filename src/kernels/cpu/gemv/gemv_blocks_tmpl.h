@@ -54,8 +54,8 @@ INLINE void pack_sums_for_minima(int8_t *out, const int16_t *words)
     }
 }
 
-/* Writes what zeros add to the sums of lanes, [subs, 4]: for Q4_0, whose zeros are 8, the number
- * itself; for others, a pair that zeros are multiplied by. */
+/* Writes the zeros' contribution to the sums of lanes, [subs, 4]: for Q4_0, whose zeros are 8, the
+ * number itself; for others, a pair that zeros are multiplied by. */
 INLINE void pack_sums_for_zeros(int8_t *out, const int16_t *words, enum dtype dtype, int subs)
 {
     for (int s = 0; s < subs; s++) {
@@ -65,8 +65,8 @@ INLINE void pack_sums_for_zeros(int8_t *out, const int16_t *words, enum dtype dt
     }
 }
 
-/* Writes what OFFSET adds to sums, negated, in two words for each sub: one is multiplied by the
- * scale, the other by 1,024 times the scale. A sum of 32 columns is below 2^18. */
+/* Writes OFFSET's contribution to the sums, negated, in two words for each sub: one is multiplied
+ * by the scale, the other by 1,024 times the scale. A sum of 32 columns is below 2^18. */
 enum { OFFSET_STEP = 1024 };
 INLINE void pack_offsets(int8_t *out, const int16_t *words)
 {
@@ -222,8 +222,8 @@ INLINE struct sub_numbers enter_int4(struct row_scales *s, const struct int4_row
     return eight_bytes_as_numbers(zeros);
 }
 
-/* Adds the scales of row a to those of the other rows, except the float scales of K types. Returns
- * the numbers for load_words(). */
+/* Stores the scales of row a in *s, except the float scales of K types. Returns the numbers for
+ * load_words(). */
 INLINE struct sub_numbers enter_block(struct row_scales *s, enum dtype dtype,
                                       const struct block_row *r, const uint8_t *p, int a, size_t k,
                                       int subs, const struct group_shape *group)
@@ -393,7 +393,7 @@ INLINE int_vector dot_codes(int_vector sum, const int_vector codes[2], int_vecto
 #endif
 }
 
-/* The same for codes as bytes: acc[digits][n]. */
+/* Like multiply_load_words(), for codes as bytes: acc[digits][n]. */
 INLINE void multiply_load_bytes(int_vector *acc, const struct blocks_job *j, enum dtype dtype,
                                 const uint8_t *p, const struct sub_numbers *sub, size_t k, int load,
                                 int lanes, int n)
@@ -417,7 +417,7 @@ INLINE void multiply_load_bytes(int_vector *acc, const struct blocks_job *j, enu
     }
 }
 
-/* Returns the sums plus what corrects the zeros or offsets of a load. */
+/* Returns the sums plus the correction for the zeros or offsets of a load. */
 INLINE int_vector add_zeros(int_vector sum, const struct blocks_job *j, enum dtype dtype,
                             const struct sub_numbers *sub, size_t k, int load, int lanes, int b,
                             int n)

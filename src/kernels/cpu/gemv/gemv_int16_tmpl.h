@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMV (few rows of x) with FP8 weights in int16 (fp8_to_int16_tmpl.h).
  *
- * A vector holds 32 columns of each of INT16_VECTOR_ROWS weight rows, and so does a vector of their
- * sums: with AVX-512 only half as many must be added across lanes at the end of a block. Packed
- * rows are consecutive: [padded] int16 in the order of unpacked quantized values, then [blocks,
- * SUM_VECTORS] steps. */
+ * A vector holds 32 columns of each of INT16_VECTOR_ROWS weight rows, and a vector of sums those of
+ * the same rows: with AVX-512 (two rows) only half as many vectors must be added across lanes at
+ * the end of a block. Packed rows are consecutive: [padded] int16 in the order of unpacked
+ * quantized values, then [blocks, SUM_VECTORS] steps. */
 #ifndef EY_KERNELS_CPU_GEMV_INT16_TMPL_H
 #define EY_KERNELS_CPU_GEMV_INT16_TMPL_H
 

@@ -126,7 +126,7 @@ static void gemv_bf16_rows(float *out, size_t out_stride, const struct gemv_args
 /* Steps of a block that stay in the L1 cache while its rows are processed a few at a time. */
 enum { STEPS_PER_CHUNK = 8 };
 
-/* Decodes 64 columns of `count` rows of a strip; prefetches as many of the step that is `ahead`. */
+/* Decodes 64 columns of `count` rows of a strip; prefetches as many rows of the step at `ahead`. */
 INLINE void bf12_decode_rows(bf12_vector (*wv)[BF12_VECTORS], const struct bf12_block *s,
                              const uint8_t *step, const uint8_t *ahead, uint32_t outlier,
                              uint32_t end, size_t k, int first, int count)
@@ -345,7 +345,7 @@ INLINE void gemv_scaled_streams(float *out, size_t out_stride, const struct gemv
 }
 #endif
 
-/* The same through memory, which needs only one instance for all types. */
+/* Multiplies GGUF blocks that are converted to float32 in memory: one instance serves all types. */
 INLINE void gemv_gguf_by_rows(float *out, size_t out_stride, const struct gemv_args *t,
                               struct weight_streams p, enum dtype dtype, int n)
 {
