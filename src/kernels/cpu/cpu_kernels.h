@@ -102,15 +102,16 @@ static inline int cpu_fp8_powers(const struct cpu_matrix *w)
     return w->int16 - 1;
 }
 
+/* Layout of packed rows. */
+enum cpu_x_form {
+    X_F32,
+    X_BF16,  /* two columns per word; with two_pass, rows of remainders follow */
+    X_INT16, /* with a step for each row, and sums */
+};
+
 /* The matmul kernels of one arithmetic: GEMV multiplies few rows with weights in place, GEMM many
  * rows with panels of unpacked weights. Both add in the same order. out[x][w], rows out_stride
  * apart, has room for n_w rounded up to CPU_N_ALIGN (store_gemm(): to CPU_PANEL_NR). */
-enum cpu_x_form { /* layout of packed rows */
-                  X_F32,
-                  X_BF16,  /* two columns per word; with two_pass, rows of remainders follow */
-                  X_INT16, /* with a step for each row, and sums */
-};
-
 struct matmul_kernels {
     enum cpu_x_form x;      /* what pack_gemv() and pack_gemm() write */
     bool bf12;              /* takes BF12 matrices (tensor/bf12.h) like BF16 ones */
