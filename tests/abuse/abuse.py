@@ -131,8 +131,8 @@ class SlowCrowd:
 
 
 def serve_honest(server, seconds):
-    """Sends chats and images from 127.0.0.1 for `seconds`; if one is not answered, the server has not held. Returns a
-    summary of the answers and of /health."""
+    """Sends chats and images from 127.0.0.1 for `seconds` and requires quick answers to all, also from /health. Returns
+    a summary."""
     slowest = {'chat': 0, 'image': 0}
     bodies = {'chat': chat('Hello'), 'image': chat_with_image(png(640, 480))}
     server.health.clear()
@@ -152,7 +152,7 @@ def serve_honest(server, seconds):
 
 
 def status_fields(pid):
-    """(bytes of anonymous and shared memory, parent) of a process; None: it has ended."""
+    """(bytes of anonymous and shared memory, parent, letter of the state) of a process; None: it has ended."""
     try:
         with open(f'/proc/{pid}/status') as f:
             text = f.read()
@@ -208,7 +208,7 @@ class HealthAsker:
         self.first = self.count()
 
     def p99(self):
-        """p99: (number of answers, seconds of the server, seconds that the asker waited for a processor)"""
+        """(number of requests, p99 of the server's seconds, p99 of seconds that this process waited for a processor)"""
         pairs = [struct.unpack_from('<dd', self.map, 8 + 16 * i) for i in range(self.first, self.count())]
         return len(pairs), *(sorted(of)[int(len(of) * 0.99)] if of else 0
                              for of in ([total - own for total, own in pairs], [own for _, own in pairs]))

@@ -34,7 +34,7 @@ def ask_until(end, server, k, body_of, statuses):
 
 
 def crowd(server, body_of, queue):
-    """Puts the clients' results by status into the queue; 0: out of time."""
+    """Puts the number of replies with each status into the queue; status 0: out of time."""
     statuses = {}
     os.nice(19)
     end = time.monotonic() + SECONDS

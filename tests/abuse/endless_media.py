@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""60 concurrent requests for images by HTTP from a host that sends endlessly and at full speed; 128 MiB for requests.
-As images come from public addresses only, the loopback device of a network namespace gets one."""
+"""60 concurrent requests with image URLs of a host that sends without end; the budget for requests is 128 MiB. The
+server fetches from public addresses only, so the loopback device of a network namespace gets one."""
 import json
 import os
 import shutil

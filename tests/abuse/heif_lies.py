@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Twelve concurrent images with false headers: an AVIF of 1 KiB that says 64x64 pixels and has 8192x8192, and a HEIC
-of 4 KiB that is a grid of 64 tiles."""
+"""Twelve concurrent images that need too much memory: an AVIF of 1 KiB with 8192x8192 pixels and a HEIC of 4 KiB that
+is a grid of 64 tiles, each with its true size in the header and with 64x64."""
 from abuse import CONSTANT, MIB, Server, chat_with_image, data_file, held, require
 
 names = ['claims-64.avif', 'grid-64.heic', 'claims-itself.avif', 'grid-honest.heic'] * 3

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """200 concurrent bodies of 1.1 MB, each of which parses to 46 MiB of JSON objects, sent to a server with 256 MiB for
-requests; then 60 to the route of previews, which takes a single text."""
+requests; then 60 to /eyelet/preview, whose valid requests are small."""
 from abuse import CONSTANT, MIB, Server, chat, held, require
 
 OBJECT = b'{' + b','.join(b'"%c":1.5' % c for c in b'abcdefghijkl') + b'}'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Standard error is a pipe that is not read, then closed. Each request logs a line, thousands more than the pipe
-holds."""
+"""Standard error is a pipe that nobody reads, although the requests log thousands of lines more than it holds; then
+standard error is closed."""
 import fcntl
 import os
 import subprocess

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""280 connections that send half a request, from one address and then from 70, and reconnect when they are closed;
-/health, chats and images of another address must be answered meanwhile."""
+"""280 connections that send half a request, from one address and then from 70, and reconnect when they are closed.
+/health, chats and images from another address must be answered meanwhile."""
 from abuse import Server, SlowCrowd, held, require, serve_honest
 
 with Server() as server:

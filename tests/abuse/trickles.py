@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""7 requests from one address send 34 MiB each, nearly all of the budget, and then single bytes with pauses. /health,
-chats and images from another address must be answered, including an image that needs more memory than is left."""
+"""7 requests from one address send 34 MiB each, together nearly all of the budget, then single bytes with pauses.
+/health, chats and images from another address must be answered, including an image that needs more memory than is
+left."""
 import time
 
 from abuse import Server, SlowCrowd, chat_with_image, held, png, post_head, require, serve_honest

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A matrix in every quantized layout (tools/golden/quantized_layouts.py): whole, in part and by
- * single columns, its numbers equal those that numpy computed from the formats' formulas, bit for
- * bit. With each tensor's shape and type damaged, a file gives a message or the same numbers. */
+/* A matrix in every quantized layout (tools/golden/quantized_layouts.py), read whole, in part and
+ * by single columns, equals the numbers that numpy computed from the formats' formulas, bit for
+ * bit. A file with a missing or damaged tensor gives a message or the same numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -271,7 +271,8 @@ static void every_damage(void **state)
     assert_true(refused > 500);
 }
 
-/* 0 / 0 would be no number; zeros alone stand for a model that is not downloaded yet. */
+/* A global scale of 0 is refused (0 / 0 is NaN), except in a file of zeros, which stands for a
+ * model that is not downloaded yet. */
 static void nvfp4_divided_by_zero(void **state)
 {
     (void)state;

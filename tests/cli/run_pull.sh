@@ -157,7 +157,7 @@ post POST /api/pull '{"model": "here", "stream": false}' && grep -q '{"status":"
 say "/api/pull of a served model"
 post DELETE /api/delete '{"model": "here"}' && grep -q ' 400 ' out
 say "/api/delete of a served model"
-# served under its own name: the repository's name is not one of the server's models
+# served under another name, so the repository's name is not one of the server's models
 "$eyelet" serve $model --served-model-name mine --port 0 --allow-pull 2>other.log &
 other=$!
 first=$port

@@ -24,7 +24,7 @@ const events = async (reply) => (await reply.text()).split('\n').filter((line) =
 const lines = async (reply) => (await reply.text()).trim().split('\n').map((line) => JSON.parse(line));
 const joined = (pieces, text) => pieces.map((piece) => text(piece) ?? '').join('');
 
-/* Each returns {text, prompt, answer}: the text and the tokens of prompt and answer. */
+/* Each returns {text, prompt, answer}: the text and the token counts of prompt and answer. */
 const dialects = {
   'chat/completions': (data, url, ask) => {
     const body = { model, temperature: 0, messages: [{ role: 'system', content: 'S' }, { role: 'user', content: [{ type: 'image_url', image_url: { url } }, { type: 'text', text: ask }] }] };

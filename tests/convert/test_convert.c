@@ -380,7 +380,7 @@ static void keeps_limits_of_pixels(void **state)
     gguf_close(f);
 }
 
-/* The template of a file of its own, which goes before tokenizer_config.json's. */
+/* A template in its own file overrides tokenizer_config.json's. */
 static void keeps_the_template(void **state)
 {
     (void)state;
@@ -699,7 +699,8 @@ static json_object *pieces_with(const char *merges)
 #define BLANK "\xe2\x96\x81"
 #define PAIR_LAST ",\"" BLANK " " BLANK "\""
 
-/* The order of merges that make the same token may change, and that of runs of blanks; no other. */
+/* Merges may change their order only if they make the same token, or if they make runs of blanks
+ * and come before the pair of blanks. */
 static void orders_of_merges(void **state)
 {
     (void)state;

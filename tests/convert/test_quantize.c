@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantized matrices: each FP8 value is the nearest; no other int4 value is better, and hardly any
- * other scale; non-finite weights are refused. */
+/* Quantized matrices: each FP8 value is the nearest; each int4 value is the best for its scale, and
+ * the scales' error is within 3 % of the best scales'; non-finite weights are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -56,7 +56,7 @@ const struct image_entry *engine_features(ey_engine *engine, const struct digest
 /* The row of ws.features with the image's visual token `token`. */
 int feature_row(const struct image_entry *entry, int token);
 
-/* A PNG of random pixels; kept until the end. */
+/* A PNG of gradients and noise; kept until engine_fixture_close. */
 ey_part test_image(int width, int height, unsigned seed);
 
 enum { MAX_TURNS = 8, MAX_TURN_PARTS = 80 };

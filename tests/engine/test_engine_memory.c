@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decode loop allocates nothing, neither in eyelet nor in libraries (style.md 3.11). */
+/* The decode loop allocates nothing, neither in eyelet nor in libraries. */
 #include "base/allocations.h"
 #include "engine/decode_allocations.h"
 #include "engine/engine_fixture.h"

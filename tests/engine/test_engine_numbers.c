@@ -238,8 +238,8 @@ static void write_features(ey_engine *engine)
     free(values);
 }
 
-/* All but the last rows of each sequence, then the last ones (decode steps): with all sequences in
- * one step, and one at a time. */
+/* Computes the prompt of each sequence, then a decode step: with all sequences in a step, and with
+ * one sequence at a time. */
 static void several_sequences(void **state)
 {
     (void)state;

@@ -33,8 +33,8 @@ static void check_values(const struct tensor *w)
     }
 }
 
-/* Rows from PART on are the same as a matrix of their own. From row 5 on they are refused, because
- * zero points are packed. */
+/* A part that begins at row PART has the same values as these rows of the whole. An int4 part that
+ * begins at row 5 is refused, because zero points of 8 rows are packed. */
 static void check_rows(const struct tensor *w)
 {
     struct tensor part;

@@ -26,7 +26,7 @@ static void check_tiff_bitmap(int fd)
     munmap(map, n);
 }
 
-/* Each page can be read after it was put first. */
+/* Pages are still found after any of them was put first. */
 static void check_pages(const uint8_t *data, size_t size)
 {
     uint64_t directory[4];

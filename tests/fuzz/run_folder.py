@@ -3,10 +3,10 @@
 """run_folder.py SECONDS CORES (such as 6-15): runs the fuzz targets in the current folder, which tools/fuzz_folder.sh
 has made.
 
-Each core runs one process at a time, about 90 seconds of one target. The next target is the one with the fewest minutes,
-counting hours.json and the processes before; it gets other seeds than these. The processor time of a process counts: two
-in parallel count twice, and waiting does not count. out.tar.xz then has results.json (for tests/fuzz/add_minutes.py),
-new small inputs, and inputs that made a target fail.
+Each core runs one process at a time, for about 90 seconds. The next process is of the target with the fewest minutes
+in hours.json and in this run so far, and has its own random seed. Afterwards out.tar.xz has results.json (for
+tests/fuzz/add_minutes.py), new small inputs, and inputs that made a target fail. The seconds in results.json are
+processor time: two processes in parallel count twice, and waiting does not count.
 """
 import json
 import os
@@ -31,7 +31,7 @@ def core_list(text):
 
 
 def read_targets():
-    """(name, seeds) of each target, and the minutes that it has had."""
+    """(name, seed files) of each target, and the minutes that it has had."""
     with open('targets', encoding='utf-8') as file:
         rows = [line.split() for line in file]
     had = {}
@@ -43,7 +43,7 @@ def read_targets():
 
 
 def turns(targets, minutes, n_cores, seconds):
-    """(target, seeds, number of the process) for each core and round, and the seconds of a round."""
+    """(target, seed files, number of the process) for each core and round, and the seconds of a round."""
     rounds = max(1, seconds // TURN)
     minutes, numbers, chosen = dict(minutes), {}, []
     for _ in range(rounds * n_cores):

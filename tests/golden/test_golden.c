@@ -3,8 +3,9 @@
  *     test_golden NAME CHECKPOINT DEVICE [STEP]        (every STEP-th case)
  * Ids, positions and patches must be equal. `ref`: features to 1e-4 (relative), logits to 1e-3
  * (absolute). Other devices use BF16 activations; the table below bounds the relative error of
- * their features and the KL divergence of next-token distributions. Greedy ids must be equal until
- * a near-tie of the reference, closer than the device's tolerance, which is printed. */
+ * their features and the KL divergence of next-token distributions. Greedy ids must be equal up to
+ * the first near-tie (a gap of the reference's logits within the table's `tie`), which is printed.
+ */
 #include <math.h>
 #include <openssl/sha.h>
 #include <setjmp.h>
@@ -19,14 +20,14 @@
 #include "engine/engine_internal.h"
 #include "engine/request/prompt.h"
 
-/* Tolerances. The first row counts that has the device, this golden (NULL: any) and a modifier of
- * the device (NULL: any). tests/golden/README.md explains the GPU's values. */
+/* Tolerances. The first row that matches device, golden and device modifier applies; NULL matches
+ * any. tests/golden/README.md explains the GPU's values. */
 static const struct tolerance {
     const char *device, *golden, *lever;
     double features, logits, kl, tie;
 } tolerances[] = {
-    /* FP8 prefill rounds activations to 3 bits of mantissa: ref with this rounding is off by 0.044
-     * in the first, and at most 0.27 in the others (tests/golden/README.md) */
+    /* FP8 prefill rounds activations to 3 bits of mantissa: ref with this rounding has a KL of
+     * 0.044 for tiny-gqa4-fp8, and at most 0.27 for others (tests/golden/README.md) */
     {"ref", "tiny-gqa4-fp8", "e4m3", 1e-4, INFINITY, 6e-2, 1.0},
     {"cuda", "tiny-gqa4-fp8", "e4m3", 1e-2, INFINITY, 6e-2, 1.0},
     {"ref", NULL, "e4m3", 1e-4, INFINITY, 0.4, 1.0},
@@ -44,9 +45,9 @@ static const struct tolerance {
      * in BF16, 0.0122 and 0.0061 */
     {"cuda", "qwen2.5-3b-fp8", NULL, 2e-2, INFINITY, 6e-3, 0.2},
     {"cuda", "phi-3-mini", NULL, 2e-2, INFINITY, 3e-3, 0.2},
-    /* with AMX an activation is rounded once, not for each block of weight rows. Means over the
-     * cases with AMX and with vectors: 0.0002 and 0.0002 (first), 0.00055 and 0.00034 (second); the
-     * worst case has 0.0011, transformers in BF16 0.0058 (second) */
+    /* With AMX an activation is rounded once, not for each block of weight rows. Mean KL with AMX
+     * and with vectors: 0.0002 and 0.0002 (tiny-ragged-fp8), 0.00055 and 0.00034 (tiny-qwen2-fp8).
+     * The latter's worst case has 0.0011, transformers in BF16 0.0058. */
     {"cpu", "tiny-ragged-fp8", NULL, 2e-2, INFINITY, 2e-3, 0.1},
     {"cpu", "tiny-qwen2-fp8", NULL, 2e-2, INFINITY, 2e-3, 0.1},
     /* BF16 keys and values: at most 0.0012 on every tier, also with F32 matmuls */

@@ -16,9 +16,9 @@
 #include "engine/request/prompt.h"
 #include "eyelet/pooling.h"
 
-/* Relative error of vectors, absolute error of scores. BF16 devices need a cosine of 0.9995, as
- * much as a vector keeps that is cut to 768 numbers and rounded to bytes. In the case where a GPU
- * has 0.021, transformers in BF16 has 0.048 (README.md). */
+/* Relative error of vectors, absolute error of scores. An error of 0.03 is a cosine of 0.9995, like
+ * that of a vector truncated to 768 numbers and rounded to bytes. In the case where a GPU has
+ * 0.021, transformers in BF16 has 0.048 (README.md). */
 static const struct tolerance {
     const char *device;
     double vector, score;

@@ -3,9 +3,9 @@
 """tests/gpu/sixteen_clients.py EYELET MODEL [--seconds 300] [--clients 16] [--free 7000]: load test of a
 server that has 7,000 MiB of free GPU memory and whose clients send images.
 
-A ballast process fills the GPU, as in eight_gb.sh. Each client asks repeatedly about its own image, sometimes about
-one that others share; a tenth cancel midway. Prints answers, refusals by status, tokens a second, latency, and memory
-of GPU and server at the start and the end. Exits 1 if any request failed or memory grew."""
+A ballast process fills the GPU, as in eight_gb.sh. Each client asks repeatedly about one of five images, which all
+clients share; a tenth of the requests are cancelled midway. Prints answers, refusals by status, tokens a second,
+latency, and memory of GPU and server at the start and the end. Exits 1 if any request failed or memory grew."""
 import argparse
 import base64
 import json

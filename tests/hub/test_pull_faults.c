@@ -94,7 +94,7 @@ static bool is_same(const char *cache, const struct served_file *f)
     return same;
 }
 
-/* Counts all files of the cache but the blobs. */
+/* Counts the files in the blobs folder, where pulls also keep partial files and records. */
 static int files_left(const char *cache)
 {
     char command[600];

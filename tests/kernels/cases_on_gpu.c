@@ -76,8 +76,8 @@ static double rounding_bound(const struct problem *p)
     return (p->slack > 1 ? p->slack : 1) * 0x1p-8 / 3;
 }
 
-/* All rows belong to prompts, in one call and in several with the same bits; then all but the first
- * third, in one call. */
+/* First all rows belong to prompts: one call and several give the same bits. Then all rows but the
+ * first third do, in one call. */
 static bool check_prompts(const struct gpu_suite *s, struct problem *p, const char *name,
                           const float *exact)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* load SERVER [--short] [--no-memory] [--requests N] [--clients N] [--seed N] [--second DIR]: a
  * load test of the server. Starts `SERVER serve` with the demo model, asks each question alone for
- * the expected answers, then runs many concurrent clients in all dialects. A third of them
- * disconnect midway, a tenth never read; half of all requests are malformed. Afterwards nothing may
- * be left over. --second adds a model; both are asked, and only one is loaded at a time. --short
- * has no limits on time and memory. Exit status: 0 if all limits were kept, else 1. */
+ * the expected answers, then runs many concurrent clients in all dialects. Half of all requests are
+ * malformed, a third of the others are left midway, and a tenth of the clients never read.
+ * Afterwards nothing may be left over. --second adds a model; both are asked, and only one is
+ * loaded at a time. --short has no limits on time and memory, --no-memory none on memory. Exit
+ * status: 0 if all limits were kept, else 1. */
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -20,7 +21,7 @@ enum { MAX_REQUESTS = 1000000, MAX_CLIENTS = 240 };
 enum { READY_SECONDS = 300, STOP_SECONDS = 300, CALM_SECONDS = 300 };
 #define HEALTH_P99 0.05         /* seconds */
 #define MEMORY_MARGIN (8 << 20) /* bytes that memory may grow */
-#define UNREAD_SECONDS 40       /* a client that does not read has 30 s */
+#define UNREAD_SECONDS 40       /* the server drops a client that does not read after 30 s */
 
 struct settings {
     const char *server, *second; /* second: NULL */

@@ -123,7 +123,7 @@ class Server:
             return f.read()
 
     def post(self, request, path='/v1/chat/completions'):
-        """Returns (status, text); status 0: the connection broke."""
+        """Returns (status, text); status 0: the connection broke; -1: no answer in time."""
         connection = http.client.HTTPConnection(self.host, timeout=REPLY_SECONDS)
         try:
             connection.request('POST', path, request,

@@ -66,8 +66,8 @@ static void images_come_back(void **state)
     }
 }
 
-/* With limits this small a job does not wait for its worker's end; damaged input and ample limits
- * in between. */
+/* With small limits a job does not wait for its worker to end. Some jobs have damaged input or
+ * ample limits. */
 static void jobs_follow_one_another(void **state)
 {
     (void)state;

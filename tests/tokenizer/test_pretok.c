@@ -158,7 +158,7 @@ static void test_against_hand_matcher(void **state)
     pretok_finish(&pretok);
 }
 
-/* For each Unicode character, the pattern separates it from a following "x" just if it is white
+/* For each Unicode character, the pattern separates it from a following "x" exactly if it is white
  * space. */
 static void check_white_space(const char *pattern)
 {

@@ -1403,7 +1403,7 @@ static void long_texts(void **state)
         }
 }
 
-/* Brackets in strings count nothing. */
+/* Brackets in strings do not count as nesting. */
 static void text_full_of_brackets(void **state)
 {
     (void)state;

@@ -393,7 +393,6 @@ static void slow_bodies_end_in_time(void **state)
     close_doors(&d);
 }
 
-/* With few descriptors. */
 static void few_descriptors_make_fewer_places(void **state)
 {
     (void)state;

@@ -751,8 +751,8 @@ static void clients_that_do_not_read_are_dropped(void **state)
     server_stop(&s);
 }
 
-/* One address has all connections and is silent. Others are served, and so is an earlier client of
- * the first. */
+/* One address holds all places with silent connections. New connections from another address are
+ * served, and so is an older one. */
 static void newcomers_replace_the_silent(void **state)
 {
     (void)state;
