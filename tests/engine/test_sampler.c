@@ -178,7 +178,7 @@ static void bad_options_are_named(void **state)
     }
 }
 
-/* Feeds `text` in pieces of every length and returns the output before the stop. */
+/* Texts are fed in pieces of every length; byte by byte, the output ends before the stop text. */
 static void stop_texts_across_pieces(void **state)
 {
     (void)state;

@@ -47,7 +47,7 @@ static void fill_script(struct hub_script *s, unsigned *seed)
     }
 }
 
-/* Returns 0 for success, 1 for an error, 2 for success with wrong files. */
+/* Returns 0 for success, 1 for an error, 2 for a wrong hash. */
 static int pull(void)
 {
     const struct hub_options options = {.range_bytes = 65536, .retry_seconds = 0.002};

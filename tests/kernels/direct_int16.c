@@ -66,8 +66,8 @@ static void run_matmul(struct matmul_fixture *p, int n)
 
 /* ---- eligibility ---- */
 
-/* Returns the eligibility of a matrix of `quantized` whose block 1 of the first rows is `other`,
- * with one value `one` in it. */
+/* Returns the eligibility of a matrix that is filled with `quantized`, except that block 1 of the
+ * first rows is filled with `other`, where one value is `one`. */
 static int eligibility_of(struct matmul_fixture *p, uint8_t quantized, uint8_t other, uint8_t one)
 {
     for (int i = 0; i < ROWS * COLS; i++)
@@ -147,7 +147,7 @@ static double allowed_error(const struct matmul_fixture *p, int row, const float
     return error * (1 + 1e-5) + 1e-30;
 }
 
-/* Dequantizes the weights to p->value, and checks all numbers of rows. */
+/* Dequantizes the weights to p->value, and checks every row count. */
 static bool check_all_counts(struct matmul_fixture *p, const char *what)
 {
     static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 24, 60, 61, MOST};

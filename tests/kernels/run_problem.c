@@ -178,7 +178,7 @@ bool run_all(float *out, struct backend *be, const struct problem *p, const stru
 
 /* ---- bounds ---- */
 
-/* Counts FP8 matrices that are (`yes`) or are not multiplied in int16. */
+/* Counts the FP8 matrices whose eligibility for int16 is known and equals `yes`. */
 static int matrices_in_int16(const struct problem *p, bool yes)
 {
     int n = 0;

@@ -144,7 +144,7 @@ static bool run_crew(struct load *l, size_t n_requests, uint64_t seed, double un
     return load_clients_run(&options, tally) || ey_fail(e, EY_IO, "the server died");
 }
 
-/* Runs all requests once, so that caches and memory pools are filled before the run. */
+/* Runs half as many requests first, so that caches and memory pools are filled before the run. */
 static bool warm_up(struct load *l, ey_err *e)
 {
     struct tally ignored = {.equal = 0};

@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "eyelet/tasks.h"
 
-/* Prints boxes as "label x1 y1 x2 y2; ", with one decimal unless it is 0. */
+/* Prints boxes as "label x1 y1 x2 y2; ". */
 static void describe(struct buf *out, const ey_box_list *list)
 {
     for (size_t i = 0; i < list->n; i++) {

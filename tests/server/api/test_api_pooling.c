@@ -157,7 +157,7 @@ static void overwrite_stack(void)
         bytes[i] = 'x';
 }
 
-/* Errors of the engine name the field of the prompts long after it was read. */
+/* The engine's errors name the prompts' field, so its name must outlive parsing. */
 static void prompts_know_their_field(void **state)
 {
     static const struct {

@@ -182,8 +182,8 @@ static void hear_tokens(int fd)
     reply_free(&r);
 }
 
-/* Sends small requests to a model whose turn will end, until one waits for it to drain; returns its
- * connection. No other request may wait for the model. */
+/* Sends small requests to a model whose turn will end, until one has to wait because the model
+ * drains; returns that request's connection. No other request may wait for the model. */
 static int await_end_of_turn(int port, const char *model)
 {
     char body[128];
