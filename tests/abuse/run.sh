@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/abuse/run.sh EYELET, in the source tree: runs every attack against a server. Each is a script that takes at
 # most a minute, prints one line and exits with 0 if the server has held. Most of them wait, so two run concurrently,
-# the longest first; the ones in `alone` run alone. The last line is "N passed, N failed".
+# the longest first; those in `alone` run one by one. The last line is "N passed, N failed".
 set -u
 eyelet=$(realpath "$1")
 long="slow_readers trickles slow_connections slow_bodies"
