@@ -348,7 +348,7 @@ class Server:
 
     def health_figures(self):
         n, seconds, own = self.health.p99()
-        return f'p99 {1000 * seconds:.0f} ms of {n} (who asks waited {1000 * own:.0f} ms for a processor)'
+        return f'p99 {1000 * seconds:.0f} ms of {n} (the asker waited {1000 * own:.0f} ms for a processor)'
 
 
 def set_loopback(up, address=None):

@@ -48,7 +48,7 @@ with Server(limits=[(resource.RLIMIT_NOFILE, 64)], health=False) as server:
     spent = (cpu_seconds(server.pid) - before) / 3
     require(spent < 0.3, f'without descriptors it spins: {spent:.0%} of a processor')
     lines = server.said().count('no descriptor is left')
-    require(lines == 1, f'"no descriptor is left" is said {lines} times')
+    require(lines == 1, f'"no descriptor is left" is logged {lines} times')
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (64, 64))
     for s in crowd:
         s.close()

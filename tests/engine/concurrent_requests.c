@@ -115,7 +115,7 @@ bool answers_differ(const ey_answer *a, const ey_answer *b, char *how, size_t ro
     if (a->n_text != b->n_text || !same_text(a->text, b->text))
         return snprintf(how, room, "other text"), true;
     if (!same_text(a->stop_text, b->stop_text) || a->stop_id != b->stop_id)
-        return snprintf(how, room, "ended by something else"), true;
+        return snprintf(how, room, "another stop text or token"), true;
     if (a->prompt_tokens != b->prompt_tokens || a->image_tokens != b->image_tokens ||
         a->n_images != b->n_images || a->seed != b->seed)
         return snprintf(how, room, "of another prompt"), true;

@@ -153,7 +153,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < pulls; i++)
         good += pull_until_done(s, &seed, &tally);
     hub_server_stop(server);
-    printf("# seed %u: %d pulls in %d runs, %d of them killed, %d gave up, %u lines cut, %.1f s\n",
+    printf("# seed %u: %d pulls in %d runs, %d of them killed, %d gave up, %u connections cut, "
+           "%.1f s\n",
            first, pulls, tally.runs, tally.killed, tally.failed, s->cuts, seconds_now() - started);
     printf("%s 1 %d of %d pulls end with the hub's files\n1..1\n", good == pulls ? "ok" : "not ok",
            good, pulls);

@@ -145,7 +145,7 @@ static bool check_groups(struct groups_fixture *p, struct tensor *w, const char 
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         multiply_groups(p, counts[i]);
         REQUIRE(memcmp(p->y, all, (size_t)(counts[i] * ROWS) * sizeof(float)) == 0,
-                "%s: %d rows are others than %d", what, counts[i], MOST);
+                "%s: results of %d rows differ from those of %d", what, counts[i], MOST);
     }
     return true;
 }

@@ -173,7 +173,8 @@ static bool check_all_counts(struct matmul_fixture *p, const char *what)
         run_matmul(p, counts[i]);
         for (int j = 0; j < counts[i] * ROWS; j++)
             REQUIRE(memcmp(&p->y[j], &all[j], sizeof(float)) == 0 || isnan(all[j]),
-                    "int16, %s: %d rows are others than %d, from %d on", what, counts[i], MOST, j);
+                    "int16, %s: results of %d rows differ from those of %d at %d", what, counts[i],
+                    MOST, j);
     }
     return true;
 }

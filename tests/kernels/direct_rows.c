@@ -45,7 +45,8 @@ static bool check_decoded(const struct cpu_kernels *k, const struct tensor *w, i
         REQUIRE(same_value(got[i], scaled), "decode: element %zu of %zu is %g, not %g", i, n,
                 (double)got[i], (double)scaled);
     }
-    REQUIRE(bytes_are((uint8_t *)(got + n), 0xa5, 64), "decode: %zu elements wrote more", n);
+    REQUIRE(bytes_are((uint8_t *)(got + n), 0xa5, 64), "decode: %zu elements: wrote past the end",
+            n);
     return true;
 }
 
@@ -101,7 +102,8 @@ static bool check_rounded(const struct cpu_kernels *k, const float *in, size_t n
     for (size_t i = 0; i < n; i++)
         REQUIRE(same_value(got[i], bf16_of(in[i])), "to_bf16: element %zu of %zu is %.9g, not %.9g",
                 i, n, (double)got[i], (double)bf16_of(in[i]));
-    REQUIRE(bytes_are((uint8_t *)(out + n), 0xa5, 64), "to_bf16: %zu elements wrote more", n);
+    REQUIRE(bytes_are((uint8_t *)(out + n), 0xa5, 64), "to_bf16: %zu elements: wrote past the end",
+            n);
     return true;
 }
 
@@ -429,7 +431,7 @@ static bool check_activation_tails(const struct cpu_kernels *k, uint64_t seed)
                     k->rows->gelu_erf(got, (size_t)n);
                 REQUIRE(memcmp(got, want[f] + begin, (size_t)n * sizeof(float)) == 0,
                         "activation %d: %d elements from %d differ", f, n, begin);
-                REQUIRE(got[n] == -77, "activation %d: %d elements wrote one more", f, n);
+                REQUIRE(got[n] == -77, "activation %d: %d elements: wrote past the end", f, n);
             }
     return true;
 }

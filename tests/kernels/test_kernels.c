@@ -75,7 +75,7 @@ static void open_suite(struct suite *s)
     for (int i = 0; i < KERNEL_SETS; i++) {
         const struct cpu_kernels *kernels = usable_kernels(i);
         if (!kernels) {
-            printf("skipped %s: this machine has it not\n", kernel_masks[i]);
+            printf("skipped %s: this machine lacks its instructions\n", kernel_masks[i]);
             continue;
         }
         if (kernels->isa.tier < least_tier) continue;

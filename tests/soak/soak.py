@@ -268,7 +268,7 @@ def main():
     parser.add_argument('--model', default=os.path.join(ROOT, 'models/demo'))
     parser.add_argument('--clients', type=int, default=8)
     parser.add_argument('--seed', default='1')
-    parser.add_argument('--gpu-alone', action='store_true', help='nobody else uses the GPU: its memory is looked at too')
+    parser.add_argument('--gpu-alone', action='store_true', help='no other program uses the GPU: check its memory, too')
     parser.add_argument('--report', help='JSON file for the minutes')
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
