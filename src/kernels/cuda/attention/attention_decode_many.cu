@@ -170,8 +170,8 @@ EY_DEVICE void plan_parts(struct decode_plan &plan, const struct decode_rows &ro
 }
 
 /* Returns the number of blocks that get work: few, because fewer parts are added up sooner. If a
- * pair takes several blocks, their number is a multiple of the number of pairs, so that blocks end
- * where pairs of equal length do. */
+ * pair takes several blocks, the number of blocks is a multiple of the number of pairs, so that
+ * blocks end where pairs of equal length do. */
 EY_DEVICE int blocks_wanted(int units, int pairs, int chunks_min)
 {
     int wanted = (units + chunks_min - 1) / chunks_min;

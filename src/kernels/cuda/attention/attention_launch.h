@@ -45,7 +45,7 @@ enum {
     MANY_BLOCKS = 384,         /* most blocks of threads */
     MANY_PAIR_COST = 16 << 10, /* cost of starting a pair of a sequence and a KV head, in bytes of
                                   keys that could be read meanwhile */
-    MANY_HEADS_AT_ONCE = 8,    /* queries that a block has in shared memory, at least two pairs' */
+    MANY_HEADS_AT_ONCE = 8,    /* queries of a block in shared memory, or of two pairs if more */
     MANY_PAD = 8,              /* padding of a query there */
 };
 
@@ -139,8 +139,8 @@ static inline unsigned decode_many_shared(int dim, int heads)
                        MANY_WARPS * heads * (dim + 2) * (int)sizeof(float)));
 }
 
-/* Returns the blocks of threads for `pairs` of a sequence and a KV head: as many as a GPU runs at
- * once, or slightly fewer so that blocks end where pairs of equal length do. */
+/* Returns the blocks of threads for `pairs`, each a sequence and a KV head: as many as a GPU runs
+ * at once, or slightly fewer so that blocks end where pairs of equal length do. */
 static inline int decode_many_blocks(int pairs, int sm_count)
 {
     const int all = MANY_SM_BLOCKS * sm_count, most = all < MANY_BLOCKS ? all : (int)MANY_BLOCKS,

@@ -7,7 +7,7 @@
  * exponentials, which take as long as the matmuls here, while the matrix unit works for the others.
  * Weights are computed as in flash_attention.cuh: a row's reference seldom changes.
  *
- * The emulator has no such barriers: it runs attention_vision.cu instead. */
+ * The emulator lacks the ring's barriers: it runs attention_vision.cu instead. */
 #ifndef EY_EMULATE
 #include "kernels/cuda/attention/attention_launch.h"
 #include "kernels/cuda/common/bulk_copy.cuh"
@@ -80,7 +80,6 @@ struct vision_rows {
     float reference[2], sum[2], scale;
 };
 
-/* Scores of a tile, replaced by its weights. */
 struct vision_scores {
     float at[VISION_KEYS / 8][4];
 };

@@ -81,8 +81,8 @@ EY_DEVICE uint32_t flash_query_pair(const bf16 *q, int64_t stride, int row, int 
     return row < rows && column < dim ? *(const uint32_t *)(q + row * stride + column) : 0;
 }
 
-/* Initializes the rows before any key is added. q: the warp's first row, of which `rows` exist; dim
- * is a multiple of 8. */
+/* Initializes the rows before any key is added. q: the warp's first row; `rows` of its rows exist;
+ * dim is a multiple of 8. */
 template <int DIM, int TILES>
 EY_DEVICE void flash_begin(struct flash_rows<DIM, TILES> &r, const bf16 *q, int64_t stride,
                            int rows, int dim)

@@ -18,23 +18,24 @@ typedef uint16_t bf16;
  * A packed matrix is made of chunks of 16 rows by 64 bytes of columns (64 FP8 or int8 values, 32
  * BF16), in the order in which a warp reads it: chunk (rb, kc) begins at byte (rb · n_kc + kc) ·
  * 1024, n_kc = ceil(row bytes / 64). In it, half h (512 bytes) holds rows rb·16 + 8h + 0..7, and
- * there lane l = 4g + t (16 bytes) holds bytes kc·64 + 16t .. +15 of row g. So one 16-byte load a
+ * there lane l = 4g + t (16 bytes) holds bytes kc·64 + 16t .. +15 of row g. So one 16-byte load per
  * lane brings 8 rows; a lane's 16 values are consecutive columns, of which a matrix instruction of
  * 16 columns takes 4 from each of the lanes t = 0..3: a matmul does not depend on the order of
- * columns if the other operand has the same one. Rows are padded to 16 and columns to 64 bytes with
+ * columns if both operands have the same order. Rows are padded to 16 and columns to 64 bytes with
  * zeros.
  *
  * Int4 matrices are packed in the same way, two values to a byte: a chunk is 16 rows by 128
- * columns. Their group scales are 16-bit words, one a row and group of columns: those of chunk (rb,
- * kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, as [8 rows][per][rows g, g + 8]:
- * one load brings a lane's two. A word holds a float16 scale, whose last three bits are zero,
- * shifted up by one, and the zero point in the low four bits: weight = (value - zero) · scale ·
- * global scale. Padding words are 0. Where scales are F16 or may be negative the words are wide, 32
- * bits: a whole float16 below, the zero point above it.
+ * columns. Their group scales are 16-bit words, one per row and group of columns: those of chunk
+ * (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, in the order
+ * [8 rows][per][rows g, g + 8]: one load brings a lane's two. A word holds a float16 scale, whose
+ * last three bits are zero, shifted up by one, and the zero point in the low four bits: weight =
+ * (value - zero) · scale · global scale. Padding words are 0. Where scales are F16 or may be
+ * negative the words are wide, 32 bits: a whole float16 below, the zero point above it.
  *
- * Matrices that the fast kernels do not take (other dtypes, columns no multiple of 16, int4 with
- * other scales than positive BF16) stay row-major as tensor/tensor.h has them, and go through
- * matmul_fallback, or are made BF16 for a GEMM. */
+ * Matrices that the fast kernels do not take (other dtypes, a number of columns that is no multiple
+ * of 16 for FP8 or of 8 for BF16, int4 with reordered columns or with scales other than BF16 and
+ * F16) stay row-major as tensor/tensor.h has them, and go through matmul_fallback, or are made BF16
+ * for a GEMM. */
 enum { PACK_ROWS = 16, PACK_BYTES = 64, PACK_CHUNK = PACK_ROWS * PACK_BYTES, SCALE_BLOCK = 128 };
 
 /* E8M0 is only for scales; the types after it are GGUF's, in the layout of gguf_layout.h. */
@@ -170,7 +171,7 @@ struct lm_head_layout {
     int32_t x_at, x_bytes, sums_at,
         squares_at; /* offsets in shared memory; x_bytes: of a share if kept, otherwise of a warp */
     int32_t sums_bytes; /* distance of two buffers that row blocks use alternately for sums; 0 if
-                           there is one, and the next block must wait */
+                           there is only one, and the next block must wait */
     float one_over_k;
 };
 

@@ -49,8 +49,8 @@ EY_DEVICE void barrier_wait(uint32_t barrier, int parity)
                  : "memory");
 }
 
-/* Set the number of registers per thread of a warpgroup: it takes registers that other warpgroups
- * of the block have given up. */
+/* Set the number of registers per thread of a warpgroup; it can take only registers that other
+ * warpgroups of the block have given up. */
 template <int n> EY_DEVICE void take_registers(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));

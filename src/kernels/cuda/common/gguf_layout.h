@@ -25,7 +25,7 @@
 
 enum gguf_code_kind { GGUF_NUMBERS, GGUF_IQ4, GGUF_E2M1 };
 
-/* Scales of 32 columns of a row, or of its first and last 16 for the types with two. */
+/* Scales of 32 columns of a row, or of their first and last 16 for the types with two scales. */
 enum gguf_scale_kind {
     GGUF_HALF,            /* float16 */
     GGUF_HALF_MINIMUM,    /* float16, and a float16 that is added */

@@ -118,8 +118,9 @@ EY_DEVICE uint32_t gguf_shift(uint32_t v, int left)
     return left >= 0 ? v << left : v >> -left;
 }
 
-/* Decodes words 2j and 2j + 1 of a unit: `odd` is j % 2; `low` has the low bits of both, or with
- * eight bits the first and `next` the second; `high` has the high bits from word 4 (j / 2) on. */
+/* Decodes words 2j and 2j + 1 of a unit: `odd` is j % 2; `low` has the low bits of both, but with
+ * eight bits `low` is the first word and `next` the second; `high` has the high bits from word
+ * 4 (j / 2) on. */
 template <int dtype>
 EY_DEVICE uint2 gguf_code_words(uint32_t low, uint32_t next, uint32_t high, int odd)
 {

@@ -199,8 +199,8 @@ EY_DEVICE void pin_register(uint32_t &v)
 #define EY_SUMS_31 EY_SUMS_30, EY_SUMS_OF(30)
 #define EY_SUMS_32 EY_SUMS_31, EY_SUMS_OF(31)
 
-/* Issued by all four warps; without `add`, c is overwritten. Arguments: columns (8·tiles), then the
- * operands' numbers, 4·tiles and the following ones. */
+/* Issued by all four warps; without `add`, c is overwritten. Arguments: tiles, columns (8·tiles),
+ * then the numbers of the asm operands from 4·tiles on. */
 #define EY_WGMMA(tiles, columns, a0, a1, a2, a3, operand, more)                                \
     EY_DEVICE void wgmma(float(&c)[tiles][4], const uint32_t a[4], uint64_t b, bool add)       \
     {                                                                                          \

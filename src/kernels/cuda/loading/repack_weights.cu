@@ -240,7 +240,7 @@ EY_DEVICE uint32_t gguf_scale_minimum(const uint8_t *c, int unit)
            (c[unit + 4] >> 4 | (uint32_t)(c[unit] >> 6) << 4) << 8;
 }
 
-/* Returns a 6-bit scale with offset 32. */
+/* Returns a signed scale as a byte; it is stored in six bits with offset 32. */
 EY_DEVICE uint32_t gguf_q3_scale(const uint8_t *c, int at)
 {
     const uint32_t low = at < 8 ? c[at] & 15u : c[at - 8] >> 4;

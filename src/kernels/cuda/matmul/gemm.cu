@@ -40,7 +40,7 @@ struct gemm_shape {
  * converts them. The matrix unit does not mind in which order columns are summed up as long as both
  * operands have the same: step j of the chunk is columns 16t + 4j .. + 3 of each lane 4g + t, and
  * 16 bytes of a token serve two steps. BF16: both operands go through load_matrices, columns in
- * their natural order, because a left operand has to lie in neighbouring registers.
+ * their natural order, because a left operand has to lie in neighboring registers.
  *
  * 16-byte units are swapped within their row so that the 8 lanes that read at the same time meet 8
  * different groups of banks. */

@@ -48,8 +48,8 @@ template <class S> EY_DEVICE struct gemm_place gemm_place_of(const struct matmul
 /* ---- block scales ----
  *
  * Sums are kept in units of the scale of the block that is being added: one set of accumulators is
- * enough, and they are multiplied by before / next at each 128 columns. A block whose scale is
- * (nearly) zero counts as zeros and leaves the unit as it was. */
+ * enough, which is multiplied by the old scale / the new one every 128 columns. A block whose scale
+ * is (nearly) zero counts as zeros and leaves the unit as it was. */
 struct running_scale {
     float current, next; /* next: of the following block, read early */
     uint32_t factor;     /* factor of this block's weights */

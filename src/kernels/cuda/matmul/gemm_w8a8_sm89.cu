@@ -5,8 +5,8 @@
  *
  * Weights are the left operand. A lane's 16 bytes of a packed chunk, and as many of a token, are
  * used unconverted by two steps of the matrix unit: the order of summed columns does not matter as
- * long as both operands have the same. Its sums keep few bits, so they restart with each chunk of
- * 64 columns and are added up in float32, times the scales of both operands. */
+ * long as both operands have the same. The unit's sums keep few bits, so they restart with each
+ * chunk of 64 columns and are added up in float32, times the scales of both operands. */
 #include "kernels/cuda/matmul/gemm_common.cuh"
 #include "kernels/cuda/matmul/gemm_w8a8_launch.h"
 

@@ -206,8 +206,8 @@ template <class S> EY_DEVICE int sm90_row_block(int m)
 
 /* Runs a group of steps: makes its left operands from values loaded before, loads those of the next
  * group, and starts its MMAs, while those of the previous group are in flight. For a stage's last
- * group the next stage must have arrived; the previous stage's buffer is free then, and its new
- * pieces are prefetched during a stage's time, a part in each group. */
+ * group the next stage must have arrived; the previous stage's buffer is free then, and the
+ * following groups prefetch a part of its new pieces each. */
 template <class S>
 EY_DEVICE void sm90_mainloop(float sum[S::m_tiles][S::n_tiles][4], const struct matmul_args &a,
                              const struct gemm_place &p, const struct sm90_share &share,

@@ -474,8 +474,9 @@ EY_DEVICE void gemv_block(const struct matmul_args &a)
     }
 }
 
-/* Registers of a thread: a trade-off of more blocks per SM, and room for the next kernel's blocks,
- * against more weights in flight. */
+/* Returns the launch bound, in threads per block, that gives each thread n registers. n is a
+ * trade-off of more blocks per SM, and room for the next kernel's blocks, against more weights in
+ * flight. */
 #define REGISTERS(n) (65536 / (n) / 128 * 128)
 #define GEMV(name, dtype, groups, rms, out, registers)           \
     EY_KERNEL(name, struct matmul_args, REGISTERS(registers), 1) \

@@ -75,8 +75,8 @@ static inline int gemv_chunk_columns(int dtype)
 
 /* Returns the warps of a block, by the matrix and kind of result alone, so that sums run in the
  * same order whatever n is. *each: chunks of a warp. With int4 weights a block has fewer warps, so
- * that several blocks fit an SM: x of a chunk is twice as much work, its weights half as many
- * bytes. */
+ * that several blocks fit an SM: a chunk has as many bytes as one of FP8, but twice as many columns
+ * of x. */
 static inline int gemv_warps(int dtype, int out, int n_chunks, int *each)
 {
     int most = dtype == K_INT4 ? GEMV_INT4_WARPS : out == EPI_ADD ? GEMV_WARPS : GEMV_NORM_WARPS;

@@ -5,7 +5,8 @@
  * is rounded.
  *
  * A block of threads has rows of one matrix, whose type it looks up: q, k and v of different types
- * are one launch. A warp has two adjacent chunks, which is a record of most types. */
+ * are one launch. A warp has two adjacent chunks, one record of the types with blocks of 256
+ * values. */
 #include "kernels/cuda/matmul/gemv_m1_digits.cuh"
 
 /* Two chunks of each matrix. */

@@ -24,8 +24,8 @@ enum {
 
 /* FP8: halves of a row block of each matrix in a block of threads. */
 #define GEMV_M1_HALVES(out) ((out) == EPI_F32 ? 2 : 1)
-/* FP8: chunks of a warp in flight; a lane has a load for each half of them and each matrix, which
- * makes eight. */
+/* FP8: chunks of a warp in flight. Times the halves and the matrices, they are eight loads per
+ * lane. */
 #define GEMV_M1_DEPTH(out) ((out) == EPI_ADD ? 8 : 4)
 /* int4 and GGUF: chunks that a warp takes at a time. */
 enum { GEMV_M1_INT4_PAIR = 2 };

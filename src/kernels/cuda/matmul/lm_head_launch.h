@@ -73,10 +73,11 @@ static inline int lm_head_fit(struct matmul_args *a, int groups, int sm_count, i
     return 0;
 }
 
-/* Fills a->lm_head. Best is one warp per share, two units of each in flight and all of x kept, in
- * half of an SM's shared memory, so that two blocks fit. If that is not enough, first the warps are
- * halved, then the other half of memory is taken, then x is loaded again for every row block.
- * Returns the warps of a block, or 0 if there is not enough memory. groups: of eight tokens. */
+/* Fills a->lm_head. Best is one warp per share, at least two units in flight for each, and all of x
+ * kept, in half of an SM's shared memory, so that two blocks fit. If that is not enough, first the
+ * warps are halved, then the other half of memory is taken, then x is loaded again for every row
+ * block. Returns the warps of a block, or 0 if there is not enough memory. groups: of eight
+ * tokens. */
 static inline int lm_head_lay_out_all(struct matmul_args *a, int groups, int sm_count,
                                       int sm_shared, int *shared)
 {

@@ -24,9 +24,9 @@
 
 /* ---- x → arranged ----
  *
- * Arranged x is [64 columns][tokens][64] of BF16 or float16. Units 2s and 2s + 1, of 16 bytes each,
- * belong to step s: either has two columns for each of the lanes t = 0..3, in the order in which
- * the lane's weights come out of their registers:
+ * Arranged x is [k / 64][tokens][64] of BF16 or float16. Units 2s and 2s + 1, of 16 bytes each,
+ * belong to step s: each has two columns for each of the lanes t = 0..3, in the order in which the
+ * lane's weights come out of their registers:
  *
  * FP8 and int8: a lane's 16 weights are columns 16t .. 16t+15, of which word s is 4s .. 4s+3; FP8's
  * moved bits give pairs (0, 2) and (1, 3), int8's (0, 1) and (2, 3). BF16: columns 8t + 4 (s % 2)
@@ -364,7 +364,8 @@ EY_DEVICE uint32_t small_int4_pair(uint32_t eight, int i, uint32_t scale_zero)
     return f16_pair_mul(f16_pair_add((eight >> (4 * i) & 0x000f000fu) | 0x64006400u, minus), scale);
 }
 
-/* Reads a lane's words of a chunk, of rows g and g + 8; for int4 the two of its half. */
+/* Reads a lane's words of a chunk, of rows g and g + 8; for int4 only the two of the warp's
+ * half. */
 template <class S> EY_DEVICE void small_read_weights(uint32_t raw[2][4], const unsigned char *from)
 {
 #pragma unroll

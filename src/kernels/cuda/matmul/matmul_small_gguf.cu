@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matmuls of up to 64 rows of x with matrices of GGUF types. They work like matmul_small.cu for
  * int4: x is arranged as for int4, and weights become float16 in registers: codes exactly, then
- * times their scale and plus their minimum, rounded once more. All are multiplied by a power of two
- * of the matrix that keeps them within float16, which the sums undo. */
+ * times their scale and plus their minimum, rounded once more. All are multiplied by a power of
+ * two, one per matrix, that keeps them within float16; the sums are divided by it. */
 #include "kernels/cuda/matmul/matmul_small_gguf_launch.h"
 #include "kernels/cuda/common/gguf_unit.cuh"
 #include "kernels/cuda/matmul/matmul_small_join.cuh"
@@ -141,7 +141,7 @@ EY_DEVICE uint32_t small_gguf_pair(uint2 words, int i, const struct small_gguf_s
                                   : f16_pair_mul(value, s.times);
 }
 
-/* Makes the left operand of step s, eight columns of the lane's. */
+/* Makes the left operand of step s: four of the lane's columns. */
 template <class S>
 EY_DEVICE void small_gguf_left(uint32_t left[4], const struct small_gguf_weights<S> &w, int s)
 {

@@ -62,7 +62,7 @@ EY_DEVICE void small_store_part(const struct small_matmul_args &a, const struct 
 }
 
 /* Turns all blocks' parts of the tile into the staged sums of the last block. Returns false in the
- * other blocks, and if the next kernel adds them up. */
+ * other blocks, and if the next kernel adds up the parts. */
 template <class S>
 EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged &staged)
 {
@@ -87,9 +87,9 @@ EY_DEVICE bool small_join(const struct small_matmul_args &a, struct gemm_staged 
     return true;
 }
 
-/* ---- of the two portable kernels ---- */
+/* ---- for the two portable kernels ---- */
 
-/* Copies the thread's part of arranged x of stage `block`, from its address `x` on. */
+/* Copies the thread's part of stage `block` of arranged x; `x` is its address in stage 0. */
 template <class S> EY_DEVICE void small_copy_x(const uint8_t *x, unsigned char *stage, int block)
 {
     enum { PASS = SMALL_THREADS * 16 };

@@ -4,10 +4,10 @@
  *
  * Only x is converted, once: the matrix unit takes e4m3 weights unconverted, and x as two planes of
  * e4m3, x = (high + low) · scale, with a power of two for each token and 128 columns. A BF16 number
- * has eight significant bits and an e4m3 one four, so two planes hold one exactly down to 2^-10 of
- * the largest of its 128, and all within 2^-18 of that. Weights in registers are multiplied with
- * both planes: one after the other into the same sums or, with few tokens, as columns of one
- * instruction.
+ * has eight significant bits and an e4m3 one four, so two planes hold one exactly if it is at least
+ * 2^-10 of the largest of its 128 columns, and any with an error within 2^-18 of the largest.
+ * Weights in registers are multiplied with both planes: one after the other into the same sums or,
+ * with few tokens, as columns of one instruction.
  *
  * A block of threads has 128 weight rows and all tokens. One warp streams weights and x through a
  * ring by bulk copies; weights do not depend on the previous kernel, so the ring is full when that
@@ -26,8 +26,8 @@
  *
  * For each 128 columns: 128 bytes of the high plane of each token, then of the low one, in the
  * order that wgmma.cuh wants, then the tokens' scales. A lane's 16 bytes of a chunk of weights are
- * columns 16t .. 16t+15, of which instruction j of two takes 8j .. 8j+3 as its places 4t .. and
- * 8j+4 .. as 16+4t ..: the planes have the same order. */
+ * columns 16t .. 16t+15, of which the j-th of two instructions takes columns 8j .. 8j+3 as its
+ * columns 4t .. 4t+3, and 8j+4 .. 8j+7 as 16+4t .. 19+4t: the planes have the same order. */
 
 EY_DEVICE float largest_of(float4 v)
 {

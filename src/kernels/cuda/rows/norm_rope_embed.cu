@@ -198,8 +198,8 @@ EY_KERNEL(convert_bf16, struct convert_bf16_args, ROW_BLOCK, 4)
 
 /* ---- patches ---- */
 
-/* One block of threads per patch; threads take the pixels of a row in turn, since bytes of a patch
- * row are adjacent, and so are results. */
+/* One block of threads per patch. Neighboring threads take neighboring pixels of a row, so that
+ * reads and writes are adjacent. */
 EY_KERNEL(patchify, struct patchify_args, ROW_BLOCK, 2)
 {
     wait_for_previous();
@@ -220,7 +220,8 @@ EY_KERNEL(patchify, struct patchify_args, ROW_BLOCK, 2)
     }
 }
 
-/* The position of coordinate i of n on the table's side with aligned corners. */
+/* Interpolation between two entries of the table's side for coordinate i of n, with aligned
+ * corners. */
 struct lerp {
     int low, high;
     float weight; /* of high */

@@ -2,9 +2,9 @@
 /* The top 64 logits of each row in exact order, and the log of the sum of exponentials.
  *
  * A block selects from its sort keys (sort_key.cuh) in three steps: a bound that at least 64 keys
- * reach, from the highest of its warps; the few keys that reach it; the rank of each, by counting
- * larger ones. Only where more than KEPT reach the bound (many equal logits) do histograms of ever
- * lower bits raise it. */
+ * reach, from the highest keys of each warp; the few keys that reach it; the rank of each, by
+ * counting larger ones. Only where more than KEPT reach the bound (many equal logits) do histograms
+ * of ever lower bits raise it. */
 #include "kernels/cuda/common/ptx.cuh"
 #include "kernels/cuda/sampling/sort_key.cuh"
 #include "kernels/cuda/sampling/topk_launch.h"
