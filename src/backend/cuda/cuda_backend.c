@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend's operation tables, its creation and destruction, and operations that are no step of
- * a model: buffers, transfers, measurements. */
+/* The backend's operation tables, its creation and destruction, and operations outside a model's
+ * steps: buffers, transfers, measurements. */
 #include "backend/cuda/cuda_backend.h"
 
 #include <stdio.h>

@@ -13,7 +13,7 @@ bool backend_cuda_create(struct backend **be, struct pool *pool, bool eager, ey_
 bool backend_cuda_create_on(struct backend **be, const struct cuda_driver *driver,
                             struct pool *pool, bool eager, ey_err *e);
 
-/* Frees all GPU memory allocated since the GPU was opened, except what uploads need. */
+/* Frees all memory allocated since the GPU was opened, except the upload buffers. */
 void cuda_release_memory(struct cuda *c);
 
 /* ---- cuda_pinned_rows.c ---- */
@@ -34,8 +34,8 @@ bool cuda_reads_pinned_rows(const struct backend *be, const char **why_not);
 bool cuda_place(struct backend *be, struct placed **out, const struct tensor *in,
                 enum weight_role role, enum placement placement, ey_err *e);
 bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e);
-/* Writes cuda_group_scale_bytes() of an int4 matrix' scales to host memory in the layout of abi.h;
- * returns their global scale. */
+/* Writes an int4 matrix's group scales, cuda_group_scale_bytes() bytes, to host memory in the
+ * layout of abi.h; returns their global scale. */
 float cuda_make_group_scales(struct pool *pool, void *out, const struct tensor *w);
 /* ---- cuda_gguf.c ---- */
 /* Returns an upper bound of the magnitudes in a GGUF matrix. */

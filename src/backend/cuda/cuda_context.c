@@ -115,7 +115,7 @@ static bool kernel_fits_gpu(const struct cuda *c, enum gpu_kernel kernel)
 
 enum { MAX_FUNCTIONS = 256 }; /* kernels of a module */
 
-/* Loads all kernels now: one that is loaded at its first launch would allocate memory then. */
+/* Loads all kernels now: a kernel loaded at its first launch would allocate memory then. */
 static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
 {
     const struct cuda_driver *d = &c->driver;

@@ -78,7 +78,7 @@ struct cuda {
     bool has_gemm_w8a8;       /* those of gemm_w8a8_sm89.cu */
     bool sees_pinned;         /* kernels can address pinned host memory */
     bool dependent_launch;    /* kernels may start before the previous one has ended */
-    bool weights_changed;     /* the next kernel may not: it would read weights before it waits */
+    bool weights_changed;     /* the next kernel must not start early: it reads weights first */
     char detail[160];
 
     CUmodule module[MAX_MODULES];
@@ -95,9 +95,9 @@ struct cuda {
     void *staging; /* [LOAD_STAGING] on the GPU */
     bool staging_own;
     char *upload_buffer[UPLOAD_BUFFERS];
-    CUevent upload_done[UPLOAD_BUFFERS]; /* its last contents were copied */
+    CUevent upload_done[UPLOAD_BUFFERS]; /* signals that a buffer's contents were copied */
     int next_upload_buffer;
-    uint32_t *nan_found; /* on the GPU, [max_packed] while loading */
+    uint32_t *nan_found; /* on the GPU, [MAX_FP8_MATRICES]: a flag for each of `packed` */
     struct packed_fp8 *packed;
     int n_packed, max_packed;
 
@@ -117,7 +117,7 @@ struct cuda {
     struct arena placed;          /* the weights */
     struct tensor host_embedding; /* data is NULL unless it stays in the file */
     struct tensor
-        bf16_head;        /* BF16 rows in the file of an 8-bit head; data is NULL for other heads */
+        bf16_head;        /* an 8-bit head's BF16 rows in the file; data is NULL for other heads */
     struct pinned_range { /* the file's pages with host_embedding and bf16_head, if the GPU reads
                              them itself */
         const char *host; /* page-aligned */
@@ -174,7 +174,7 @@ bool cuda_take_error(struct cuda *c,
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args);
 /* Adds up pending sums. Call it before anything but a launch uses results of kernels. */
 void cuda_add_pending(struct cuda *c);
-/* Returns the arguments for make_planes to add up pending sums itself; nothing is pending
+/* Returns the arguments with which make_planes adds up the pending sums; nothing is pending
  * afterwards. */
 struct planes_args cuda_take_pending(struct cuda *c);
 /* Allocates GPU memory, from the arena if there is one. */
@@ -200,15 +200,16 @@ void cuda_upload_close(struct cuda *c);
 /* Copies host memory to the GPU through the pinned ring; the source may change after this call. */
 void cuda_upload(struct cuda *c, void *to, const void *from, size_t bytes);
 
-/* Sees whole blocks of `block` bytes while they are uploaded, on several threads at once: their
- * bytes are in a cache then. */
+/* A callback that sees whole blocks of `block` bytes while an upload has them in a cache; several
+ * threads call it at once. */
 struct upload_viewer {
     size_t block;
     void (*view)(void *context, const void *blocks, size_t bytes);
     void *context;
 };
 
-/* The same, shown to `viewer` unless it is NULL; then at most UPLOAD_BYTES of whole blocks. */
+/* The same; shows the bytes to `viewer` unless it is NULL. For a viewer they must be whole blocks,
+ * at most UPLOAD_BYTES. */
 void cuda_upload_viewed(struct cuda *c, void *to, const void *from, size_t bytes,
                         const struct upload_viewer *viewer);
 

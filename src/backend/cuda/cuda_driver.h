@@ -156,8 +156,8 @@ struct cuda_driver {
 bool cuda_driver_open(struct cuda_driver *driver, ey_err *e);
 void cuda_driver_close(struct cuda_driver *driver);
 
-/* Whether the call succeeded. If not, *e is EY_INTERNAL (EY_NO_MEMORY for a full GPU) with "what:
- * the driver's message". */
+/* Whether the call succeeded. If not, *e says "what: the driver's message" with EY_NO_MEMORY for a
+ * full GPU, EY_NO_DEVICE without a GPU, otherwise EY_INTERNAL. */
 bool cuda_ok(const struct cuda_driver *driver, CUresult result, const char *what, ey_err *e);
 
 #endif

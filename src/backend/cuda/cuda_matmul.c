@@ -2,8 +2,8 @@
 /* Chooses the kernel of a matmul:
  *
  *   rows      kernel
- *   1         gemv_m1 for FP8 and int4, gemv_m1_gguf for GGUF types; norm the input themselves
- *   up to 8   GEMV; norms its input itself
+ *   1         gemv_m1 for FP8 and int4, gemv_m1_gguf for GGUF types; they norm the input
+ *   up to 8   GEMV; it norms the input
  *   2 to 128  matmul_small_sm90 for FP8 on compute capability 9.0
  *   up to 64  matmul_small, matmul_small_gguf
  *   more      GEMM after a norm kernel; int4 is unpacked to BF16, some rows at a time
@@ -133,7 +133,7 @@ static void unpack_segment(struct cuda *c, struct matmul_segment *s, char *at, i
     if (s->bias) s->bias += first;
 }
 
-/* Multiplies `tiles` adjacent segments from `segment` on, unpacked. */
+/* Unpacks `tiles` adjacent segments from `segment` on, and multiplies x with them. */
 static void matmul_unpacked(struct cuda *c, const struct matmul_args *a, int segment, int tiles)
 {
     const bool bf16_out = a->epilogue != EPI_F32 && a->epilogue != EPI_ADD;
@@ -203,8 +203,8 @@ static bool matmul_int4(struct cuda *c, struct matmul_args *a)
     return true;
 }
 
-/* Whether segments have different dtypes, as q, k and v of a checkpoint may. They are multiplied
- * one by one; gate and up then use matmul_fallback. */
+/* Whether segments have different dtypes, as q, k and v of a checkpoint may. Such segments are
+ * multiplied one by one, except gate and up, which use matmul_fallback. */
 static bool is_mixed(const struct matmul_args *a)
 {
     for (int i = 1; i < a->n_segments; i++)

@@ -14,7 +14,7 @@ struct cuda_matmul_desc {
     enum cuda_epilogue epilogue;
     const void *x;
     int n, k, ldy;             /* ldy: elements from row to row of every y; 0: the matrix's rows */
-    const struct placed *norm; /* NULL: x is bf16 as it is */
+    const struct placed *norm; /* NULL if x is bf16 and not normed */
     float eps;
     const int32_t *gather; /* on the GPU */
     int n_prompt;          /* number of prompt rows, which are the last ones */

@@ -192,7 +192,7 @@ static int most_small_parts(const struct text_shape *t)
 }
 
 /* Returns the bytes of decode attention's parts: each block of threads may leave parts of two KV
- * heads, and the splits of one sequence's KV heads are no more. */
+ * heads; one sequence alone leaves no more (KV heads times splits). */
 static size_t decode_parts_bytes(const struct text_shape *t)
 {
     const int kv_heads = larger_int(t->n_kv_heads, 1), heads = larger_int(t->n_heads / kv_heads, 1),
@@ -223,7 +223,7 @@ void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limi
 {
     const struct text_shape *t = &l->text;
     const struct vision_shape *v = &l->vision;
-    bool known = t->hidden || v->hidden; /* tests of single kernels say max_width alone */
+    bool known = t->hidden || v->hidden; /* tests of single kernels set only max_width */
     size_t rows = (size_t)l->max_rows, seqs = (size_t)larger_int(l->max_seqs, 1),
            logits = (size_t)larger_int(l->max_logits, 1), heads = (size_t)larger_int(t->n_heads, 1);
     size_t qkv = (size_t)(known ? text_q_width(t) + 2 * text_kv_width(t) : 3 * l->max_width);

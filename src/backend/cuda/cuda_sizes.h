@@ -26,7 +26,7 @@ enum {
     EMBEDDING_LOOKUP_BYTES =
         64 << 10, /* bytes of embedding rows that the host looks up at a time */
     MAX_IMAGE_ASPECT =
-        400, /* of images in blocks of patches: 200, which is allowed, and rounding */
+        400, /* of images in blocks of patches: the allowed 200, doubled for rounding */
 };
 
 /* Limits of the kernels: a model beyond them is refused when it is opened. */
@@ -83,15 +83,15 @@ enum cuda_scratch {
     SCRATCH_BUFFERS
 };
 /* Returns the most rows for which there is room in matmul_small and similar kernels: enough for one
- * of each sequence, and for short prompts. */
+ * row of each sequence, and for short prompts. */
 int cuda_few_rows(const struct backend_limits *limits);
 /* Returns the columns of the text model's widest matmul input. */
 int cuda_widest_text_input(const struct backend_limits *limits);
 void cuda_scratch_sizes(size_t bytes[SCRATCH_BUFFERS], const struct backend_limits *limits);
 /* Returns the bytes of all buffers, one after the other. */
 size_t cuda_buffer_bytes(const struct backend_limits *limits);
-/* Returns the plan's scratch: these buffers, and the flags of FP8 matrices, which exist from
- * loading on. */
+/* Returns the bytes of the plan's scratch: these buffers, and the flags of FP8 matrices, which
+ * exist from loading on. */
 size_t cuda_scratch_bytes(const struct backend *be, const struct backend_limits *limits);
 
 /* Byte offsets in a step's results for the host: top-k logits [max_logits, TOPK] come first, then

@@ -150,8 +150,8 @@ void cuda_attention(struct backend *be, dev o, dev q, const struct kv_cache *kv,
 _Static_assert((int)SMALL_ROWS <= (int)MANY_ROWS, "a decode step is one launch of attention");
 
 /* Divides decode attention among blocks of threads. With one sequence, each block has a fixed
- * latency, so there are just enough to fill the GPU. Several sequences may differ in length, so
- * their keys are divided together. */
+ * latency, so there are just enough blocks to fill the GPU. Several sequences may differ in length,
+ * so their keys are divided together. */
 static struct launch share_decode(const struct cuda *c, struct attention_decode_args *a)
 {
     const int n_kv = a->kv.n_kv_heads, splits = c->sm_count / n_kv;
@@ -286,7 +286,7 @@ static void cuda_topk(struct cuda *c, const float *logits, int n, int vocabulary
     cuda_launch(c, &merge, &a);
 }
 
-/* Returns row indices on the GPU: a decode step's are all rows in order, already in its region;
+/* Returns row indices on the GPU: a captured step's are all rows in order, already in its region;
  * others are uploaded. */
 static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
 {

@@ -35,7 +35,7 @@ static enum kernel_dtype scale_dtype_of(const struct tensor *w)
 }
 
 /* Returns the staging memory for pieces before they are packed. While loading it is the arena's end
- * until a cuda_alloc() needs that, so call this after allocating what the packing writes. */
+ * until a cuda_alloc() needs that space, so call this after allocating the packed matrix. */
 static char *staging(struct cuda *c, ey_err *e)
 {
     CUdeviceptr p = 0;
@@ -117,8 +117,8 @@ static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct te
                                                 "scales of rows", e)) != NULL;
 }
 
-/* Returns a number of at most 2 as float16 without its last `cut` bits, which are only set below
- * 2^-14. */
+/* Returns a number of at most 2 as float16 whose last `cut` bits (0 or 3) are zero: a BF16 number
+ * sets them only below 2^-14, and is rounded there. */
 static uint16_t short_f16(float value, int cut)
 {
     const float size = fabsf(value);
@@ -143,8 +143,8 @@ static uint32_t scale_word(const struct tensor *w, int64_t row, int64_t g, float
 struct group_scales {
     const struct tensor *w;
     void *out;
-    atomic_uint most; /* bits of the largest scale: those of positive numbers sort like them */
-    float unit;       /* what the words are multiplied by */
+    atomic_uint most; /* bits of the largest magnitude; they sort like the magnitudes */
+    float unit;       /* the global scale */
 };
 
 static void find_largest_scale(void *context, size_t begin, size_t end, int thread)
@@ -371,7 +371,7 @@ bool cuda_open_group(struct backend *be, size_t bytes, ey_err *e)
     return true;
 }
 
-/* Whether an FP8 matrix holds a NaN, which the kernels for packed ones take for a number. */
+/* Whether an FP8 matrix holds a NaN, which the kernels for packed matrices take for a number. */
 static bool has_fp8_nan(const struct tensor *w)
 {
     const uint8_t *codes = w->data;

@@ -33,7 +33,7 @@ void selftest_judge(struct selftest *t, enum gpu_family family, const float *got
     v->failed |= far || !(relative < MAX_ERROR);
 }
 
-/* Families that must be on for a test: gemv_m1 is only used if the GEMVs of these types work. */
+/* Families that must be on for a test: gemv_m1 is used only if the GEMVs of FP8 and int4 are on. */
 static uint64_t families_on(enum gpu_family family)
 {
     uint64_t on = UINT64_C(1) << family;

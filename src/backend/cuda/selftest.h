@@ -27,7 +27,7 @@ enum {
     SELFTEST_VISION_HEADS = 2,
     SELFTEST_MOST_ROWS = 240,  /* rows of buffers */
     SELFTEST_WIDTH = 640,      /* columns of buffers */
-    SELFTEST_PLAIN_BF16 = 300, /* columns of unpacked matrices */
+    SELFTEST_PLAIN_BF16 = 300, /* columns of matrices that stay row-major */
     SELFTEST_PLAIN_FP8 = 312,
     SELFTEST_GGUF_TYPES = DTYPE_GGUF_NVFP4 - DTYPE_Q4_0 + 1,
     SELFTEST_GGUF_COLS = 256 /* one block of the larger types */

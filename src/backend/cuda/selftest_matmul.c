@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Self-test of matmuls through the operations that use them: every GEMV and tile, each kind of
  * result, packed matrices of each dtype. On the reference a row's result does not depend on the
- * others, so it computes each operation once, with the most rows. */
+ * others, so the reference computes each operation once, with the most rows. */
 #include <string.h>
 
 #include "backend/cuda/selftest.h"
@@ -225,7 +225,7 @@ static void compare_plain(struct selftest *t, enum gpu_family family, const stru
     selftest_judge(t, family, result[ON_GPU], result[ON_REFERENCE], results);
 }
 
-/* Tests only operations that need no other kernel: this one applies the norm itself. */
+/* Tests only operations that need no other kernel: matmul_fallback applies the norm itself. */
 static void compare_fallback(struct selftest *t, struct matmul_selftest *m)
 {
     static const struct matmul_case cases[] = {
@@ -283,7 +283,7 @@ static void compare_gemvs(struct selftest *t, enum gpu_family family, struct mat
         compare_matmul(t, family, m, &(struct matmul_case){ops[i], dtype, n, false});
 }
 
-/* Tests the kernels of one row, which take no head, because it gathers rows. */
+/* Tests the kernels of one row, which take no head, because a head gathers rows. */
 static void compare_gemv_m1(struct selftest *t, struct matmul_selftest *m)
 {
     static const enum matmul_op ops[] = {OP_QKV, OP_SILU, OP_ADD};

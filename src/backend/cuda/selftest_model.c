@@ -336,7 +336,7 @@ static bool place_all(struct selftest *t, ey_err *e)
 
 enum {
     SELFTEST_ARENA = LOAD_STAGING +
-                     (24 << 20) /* after loading, int4 matrices are unpacked into the staging */
+                     (24 << 20) /* after loading, SCRATCH_UNPACKED takes the staging's place */
 };
 
 static bool alloc_buffers(struct selftest *t, enum selftest_side side, ey_err *e)

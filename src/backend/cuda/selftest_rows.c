@@ -78,8 +78,7 @@ static float *head_logits(struct selftest *t, enum selftest_side side, const str
     return logits;
 }
 
-/* Judges top-k logits against the sorted logits; ids are compared as numbers, so a wrong one is far
- * off. */
+/* Judges top-k logits against the sorted logits; a wrong id is judged as an infinite error. */
 static void judge_topk(struct selftest *t, const float *logits, const struct topk_logits *got)
 {
     enum { N = 2 * TOPK_LOGITS + 1 };
