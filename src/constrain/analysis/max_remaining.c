@@ -52,8 +52,7 @@ static void edge_bytes(const struct grammar_edge *edge, uint64_t set[2])
     set[1] &= PLAIN_HIGH;
 }
 
-/* Returns plain_class() of all plain characters that the state accepts and that are not in `but`.
- */
+/* Returns plain_class() of all plain characters that the state accepts, except those in `but`. */
 static uint64_t other_classes(const struct grammar *g, uint32_t state, const struct plain_set *but)
 {
     const struct grammar_edge *edge = g->edges + g->states[state].first_edge;

@@ -35,8 +35,8 @@ struct nfa_state {
 
 enum nfa_problem { NFA_OK, NFA_TOO_LARGE, NFA_NO_MEMORY };
 
-/* State 0 and edge 0 are sinks: after a failure all calls return or change these, so that a builder
- * needs to check for failure only at its end. */
+/* State 0 is unused, and edge 0 ends lists. After a failure, nfa_add_state() returns 0 and nothing
+ * is added, so that a builder needs to check for failure only at its end. */
 struct nfa {
     struct nfa_state *states; /* [n_states] */
     struct nfa_edge *edges;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves ^ and $ in a pattern's NFA, bounds its length, and intersects two patterns. Each is a
- * product construction over reachable pairs. */
+/* Resolves ^ and $ in a pattern's NFA while bounding its length, and intersects two patterns. Both
+ * are product constructions that build only reachable states. */
 #include "constrain/automaton/string_pattern.h"
 
 #include <stdlib.h>

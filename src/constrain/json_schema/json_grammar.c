@@ -171,7 +171,7 @@ uint32_t json_key(struct compiler *c, uint32_t from, const char *key)
 }
 
 /* Builds the complement of sorted keys: adds what may follow the characters that keys [lo, hi)
- * share up to byte `at`. Any character that no key has there leads to "anything". */
+ * share up to byte `at`. Any character that no key has there leads to any_suffix. */
 struct other_keys {
     struct nfa *nfa;
     const char *const *keys;

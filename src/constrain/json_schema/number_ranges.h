@@ -32,9 +32,9 @@ struct number_spec {
 
 /* The number of digits is limited, so that an answer cannot get stuck in an endless fraction.
  * Integers have up to 18 digits, 15 with multiple_of. Numbers without bounds have up to 15 digits
- * before the point, 15 behind it and a two-digit exponent. Numbers with bounds have no exponent and
- * about 15 digits in total, so that a decimal within the bounds is within them as a double, too.
- * Integers and bounded numbers are never -0. */
+ * before the point, 15 behind it and 2 in the exponent. Numbers with bounds have no exponent, and
+ * near a bound at most 15 digits in total, so that a decimal within the bounds is within them as a
+ * double, too. Integers and bounded numbers are never -0. */
 struct frag nfa_number(struct nfa *nfa, const struct number_spec *spec);
 
 #endif

@@ -50,8 +50,10 @@ json_object *schema_at(struct compiler *c, const char *reference)
     return *reference ? NULL : at;
 }
 
-/* ---- disjoint schemas: comparisons count as visits, and beyond the limit overlap is assumed ----
- */
+/* ---- disjoint schemas ---- */
+
+/* Comparisons count as visits (compiler.visits). Beyond their limit, schemas are assumed to
+ * overlap. */
 
 /* Follows references, and allOf with a single schema, to the final schema. Returns NULL if the
  * reference is circular, points to nothing, or is itself nullable: then overlap is assumed. */
