@@ -9,7 +9,7 @@
 
 enum {
     CPU_MODEL_LEN = 8192,
-    GPU_MODEL_LEN = 16384, /* also of the KV pool; more must be requested */
+    GPU_MODEL_LEN = 16384, /* also limits the KV pool; more must be requested */
     MIN_AUTO_LEN = 1024, /* half of it holds an image of half a megapixel; a shorter context must be
                             requested */
     CPU_SEQS = 1,
@@ -105,8 +105,8 @@ static bool choose_limits(struct plan *p, const struct plan_question *q, ey_err 
            choose_context(p, q, e);
 }
 
-/* Returns the least number of CPU layers, if any: the first layers take the DeepStack features,
- * which are on one device, so all of them move together. */
+/* Returns the fewest layers that can move to the CPU. The first layers take the DeepStack features,
+ * which are on one device, so these layers move together. */
 static int min_cpu_layers(const struct model *m)
 {
     return m->vision.n_deepstack ? text_deepstack_layer(m->vision.n_deepstack - 1) + 1 : 1;
@@ -218,9 +218,9 @@ static struct plan_knobs initial_knobs(const struct plan_knobs *given)
         given->vision ? given->vision : VISION_RESIDENT, given->lm_head_rows};
 }
 
-/* Turns a knob, cheapest first: an 8-bit head does not change answers, streaming costs each image
- * some milliseconds, FP8 keys and values cost a little precision. Returns false if the knob was
- * given or would not help. */
+/* Turns a knob. Knobs are ordered by cost: an 8-bit head does not change answers, streaming costs
+ * each image some milliseconds, FP8 keys and values cost a little precision. Returns false if the
+ * knob was given or would not help. */
 static bool turn_knob(struct plan_knobs *now, enum plan_knob knob, const struct plan_question *q)
 {
     const struct plan_knobs *given = &q->limits->knobs;

@@ -169,10 +169,10 @@ struct plan_member {
                       itself */
 };
 
-/* Plans n <= PLAN_MEMBERS models together. In order, models stay resident while their minimums fit:
- * with all open knobs turned, and a context of 4,096 tokens unless one was given. The remaining
- * memory is divided in proportion to the memory that each would take alone beyond its minimum. On
- * the host, weights count too. */
+/* Plans n <= PLAN_MEMBERS models together. In their order, each model stays resident if its minimum
+ * still fits: all open knobs turned, and a context of 4,096 tokens unless one was given. The
+ * remaining memory is divided in proportion to the memory that each would take alone beyond its
+ * minimum. On the host nothing is divided, and mapped weights count too. */
 bool plan_multi_model(struct plan_member *member, size_t n, const struct backend *be,
                       const struct device_info *device, ey_err *e);
 

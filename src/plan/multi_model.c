@@ -7,7 +7,7 @@ enum {
     MIN_SHARED_LEN = 4096, /* tokens: a model takes turns rather than have a shorter context, unless
                               one was given */
     SHARE_STEP = 1 << 20,  /* bytes */
-    ARENA_ROUNDING = 2 << 20, /* a driver may round up an arena's size to a multiple */
+    ARENA_ROUNDING = 2 << 20, /* a driver may round up an arena's size to a multiple of this */
 };
 
 /* The minimum bytes of a model and what it would take alone; both exclude the CUDA context, which
@@ -103,7 +103,7 @@ static void share_host(struct plan_member *member, size_t n)
 {
     uint64_t taken = 0;
     for (size_t i = 0; i < n; i++) {
-        /* a single model may be larger: it is read from the disk again and again */
+        /* the first may exceed the budget: it is then read from the disk again and again */
         member[i].resident = member[i].plan.fits && (!i || taken + member_host_bytes(&member[i]) <=
                                                                member[i].plan.budget.bytes);
         if (member[i].resident) taken += member_host_bytes(&member[i]);

@@ -9,8 +9,8 @@
 struct weight_sizes {
     uint64_t text;                  /* layers and final norm */
     uint64_t lm_head, lm_head_8bit; /* with the embedding, which an 8-bit head leaves on the host */
-    uint64_t lm_head_only, embed_file; /* for first layers on the host, which keep the embedding
-                                          there; embed_file is 0 if the head is the embedding */
+    uint64_t lm_head_only, embed_file;      /* for layers on the CPU: the head alone, and the
+                                               embedding in the file (0 if it is the head) */
     uint64_t cpu_layers[EY_MAX_LAYERS + 1]; /* of the text model's first n layers */
     uint64_t cpu_layers_file[EY_MAX_LAYERS + 1],
         cpu_layers_quantized[EY_MAX_LAYERS +
