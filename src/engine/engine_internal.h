@@ -46,7 +46,7 @@ struct scheduled_chunk {
 };
 
 enum { MAX_UNREAD_DEFAULT = 256 };
-#define UNREAD_SECONDS_DEFAULT 30.0 /* after that, a request with unfetched text is ended */
+#define UNREAD_SECONDS_DEFAULT 30.0 /* then a request with too much unfetched text is ended */
 /* Prompt chunks and vision slices are cut so that they delay decoding requests by at most this
  * time, unless the smallest possible one takes longer. */
 #define SLICE_SECONDS_DEFAULT 0.2

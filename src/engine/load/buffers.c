@@ -11,7 +11,7 @@ static bool alloc_plan_row(const struct plan *plan, struct backend *be, dev *out
     return *out != NULL;
 }
 
-/* Lays out buffers of elements[i] floats one after the other in `memory`. */
+/* Lays out buffers one after the other in `memory`: elements[i] elements of kind[i] each. */
 static void lay_out_buffers(struct backend *be, dev memory, const size_t *elements,
                             const enum element *kind, dev *const *out, int n)
 {

@@ -68,10 +68,10 @@ static bool plan_open_member(struct plan_members_open *all, const ey_engine_opti
 static void plan_close_members(struct plan_members_open *all)
 {
     for (size_t i = all->n; i-- > 0;) {
-        if (i) {
+        if (i) { /* borrowed from the first one */
             all->engine[i]->devices.be = NULL;
             all->engine[i]->devices.pool = NULL;
-        } /* borrowed from the first one */
+        }
         ey_engine_close(&all->engine[i]);
     }
 }

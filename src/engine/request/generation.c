@@ -70,8 +70,8 @@ static void *copy_array(struct arena *arena, const void *from, size_t n, size_t 
 }
 
 /* Collects the tokens that min_tokens forbids. With a grammar there are none: the matcher decides
- * when the answer may end. A grammar may allow nothing but tokens of stop_ids; these do not end the
- * answer before min_tokens (emit_token.c). */
+ * when the answer may end. A grammar may allow only tokens of stop_ids, so they are not forbidden,
+ * but they do not end the answer before min_tokens (emit_token.c). */
 static bool collect_ends(ey_generation *gen, const ey_request *request, struct arena *arena,
                          ey_err *e)
 {

@@ -8,7 +8,7 @@
 
 struct loop_guard {
     ey_loop_guard rule;
-    int32_t *run; /* [max_pattern + 1] run[p]: how many last tokens equal the token p earlier */
+    int32_t *run; /* [max_pattern + 1] run[p]: how many last tokens each equal the one p earlier */
     int first;    /* index of the first token that is searched */
 };
 

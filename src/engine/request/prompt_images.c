@@ -73,7 +73,7 @@ static uint64_t resize_bytes(const struct image *original, int width, int height
                 (uint64_t)width * (uint64_t)height);
 }
 
-/* Returns the same before decoding, when only the original's size is known. */
+/* Returns resize_bytes() before decoding, when only the original's size is known. */
 static uint64_t later_bytes(const void *spec, int width, int height)
 {
     const struct image original = {.width = width, .height = height, .rgb = NULL};

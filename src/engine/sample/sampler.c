@@ -170,9 +170,7 @@ static int filter_candidates(struct sampler *s, int n_heap)
     struct scored_candidate last = {0};
     while (n_heap) {
         double weight = exp((double)(heap[0].score - best));
-        if (n && weight == 0)
-            break; /* a weight of 0 (of a forbidden id) must not be drawn, however sums are rounded
-                    */
+        if (n && weight == 0) break; /* may be a forbidden id: rounded sums must not draw it */
         if (top_k && n >= top_k && heap[0].score < last.score) break;
         if (!top_k && n && (before / total >= (double)o->top_p || weight < (double)o->min_p)) break;
         last = pop_best(heap, &n_heap);

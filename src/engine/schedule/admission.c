@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Admission, preemption and cancellation of requests, and the resources that they hold.
  *
- * A request is admitted only while its known tokens and one more fit into the KV pool; otherwise it
+ * A request is admitted only if its known tokens and one more fit into the KV pool; otherwise it
  * would be preempted immediately. Preemption does not change its answer: the blocks are recomputed
  * later, and on a CPU a row's result is the same, bit for bit, in whatever step it is computed (on
  * a GPU its rounding may differ: scheduler.c). */
@@ -201,8 +201,8 @@ void end_cancelled_requests(ey_engine *engine)
             end_running_request(engine, engine->scheduler.running[i], NULL);
 }
 
-/* Whether too much of the request's text has been unfetched for too long. Records when it was first
- * seen to be too much. */
+/* Whether too much of the request's text has been unfetched for too long. Sets unread_since at the
+ * first call that finds too much. */
 static bool is_abandoned(const struct engine_limits *limits, ey_generation *gen, double now)
 {
     if (!generation_is_unread_full(gen)) return false;
