@@ -191,7 +191,7 @@ void plan_budget_text(const struct plan_budget *b, char *out, size_t size)
     char share[64];
     bool by_share = b->by == BUDGET_BY_SHARE;
     if (!b->margin) {
-        snprintf(out, size, "%llu MiB: what is available", plan_mib(b->bytes));
+        snprintf(out, size, "%llu MiB: the available memory", plan_mib(b->bytes));
         return;
     }
     if (b->utilization > 0)
