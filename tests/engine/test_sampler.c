@@ -178,7 +178,8 @@ static void bad_options_are_named(void **state)
     }
 }
 
-/* Texts are fed in pieces of every length; byte by byte, the output ends before the stop text. */
+/* Texts are fed in pieces of every length. With two stop texts, a longer piece may hold both; then
+ * the output may end before the one that begins first. */
 static void stop_texts_across_pieces(void **state)
 {
     (void)state;
@@ -213,7 +214,7 @@ static void stop_texts_across_pieces(void **state)
             }
             if (!s.stopped && s.held_back.size) buf_add(&out, s.held_back.data, s.held_back.size);
             assert_int_equal(s.stopped, rows[i].stopped);
-            if (piece == 1) assert_string_equal(out.data, rows[i].out);
+            if (piece == 1 || n_stop < 2) assert_string_equal(out.data, rows[i].out);
             buf_free(&out);
             stop_matcher_close(&s);
         }

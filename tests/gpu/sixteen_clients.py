@@ -55,6 +55,8 @@ class Client(threading.Thread):
         start, chunks, leave = time.monotonic(), 0, self.random.random() < 0.1
         with urllib.request.urlopen(request, timeout=120) as answer:
             for line in answer:
+                if line.startswith(b'data: {"error"'):
+                    raise ValueError(line.decode())
                 chunks += line.startswith(b"data: {")
                 if leave and chunks > 3:
                     self.left += 1
