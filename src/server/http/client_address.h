@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses of clients, by which places and memory are shared out. Behind a trusted proxy, a
- * client's address is the one that the proxy reports. */
+/* Addresses of clients. Each client gets a share of the places and of the memory. Behind a trusted
+ * proxy, a client's address is the one that the proxy reports. */
 #ifndef EY_SERVER_CLIENT_ADDRESS_H
 #define EY_SERVER_CLIENT_ADDRESS_H
 

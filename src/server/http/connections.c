@@ -118,7 +118,7 @@ static int count_waiting(const struct connections *all, const bool *waits,
     return n;
 }
 
-/* Finds a connection whose client has hung up before its thread has noticed. */
+/* Finds a connection whose thread has not noticed yet that the client hung up. */
 static struct http_connection *hung_up(struct connections *all, const bool *waits)
 {
     struct pollfd p[MOST_SLOTS];

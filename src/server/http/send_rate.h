@@ -17,7 +17,7 @@ struct send_rate {
 
 struct send_rate send_rate_start(double window, double now);
 void send_rate_add(struct send_rate *rate, size_t n, double now);
-/* Returns the bytes sent in the last `seconds`. These are limited to the window and rounded up to
+/* Returns the bytes sent in the last `seconds`. The time is limited to the window and rounded up to
  * whole parts of it. */
 size_t send_rate_bytes(struct send_rate *rate, double seconds, double now);
 /* Whether the client has been sending for longer than `seconds` and sent less than `per_second`
