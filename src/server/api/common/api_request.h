@@ -78,7 +78,7 @@ struct api_limits {
     ey_request defaults; /* values for absent fields; sampling is the model's */
     int max_images;      /* per request */
     uint64_t max_pixels; /* pixel limit of an image for which the request sets neither a limit nor a
-                            detail; 0: the model's */
+                            detail; 0: the default */
     int vocab_size, max_model_len;
     ey_task task;
     int dimensions;       /* of an untruncated vector */

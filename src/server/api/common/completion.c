@@ -150,7 +150,7 @@ void completion_fail(struct completion *a, struct exchange *x)
     exchange_send_error(x, &a->error);
 }
 
-/* Parses the request. The parser's copy of the longest string is freed afterwards. */
+/* Parses the request, then gives back the charge for the parser's copy of the longest string. */
 static bool open_request(struct completion *a, struct exchange *x,
                          const struct api_dialect *dialect)
 {

@@ -70,8 +70,7 @@ static void emit_event(struct completion_stream *s, const struct api_event *even
     s->a->request.dialect->write_event(&s->out, &s->a->reply, event);
 }
 
-/* Charges log-probabilities that are written at once: they may be those of a whole answer or
- * prompt. */
+/* Charges the log-probabilities of one event, which may be those of a whole answer or prompt. */
 static bool charge_logprobs(struct completion_stream *s, const struct api_logprobs *logprobs)
 {
     enum { FREE_BYTES = 64 << 10 };

@@ -72,7 +72,8 @@ static const char *dtype_quantization(const char *dtype)
     return strcmp(dtype, "float16") == 0 ? "F16" : strcmp(dtype, "float32") == 0 ? "F32" : "BF16";
 }
 
-/* The quantization method's name, or the bit width of compressed-tensors' groups. */
+/* Returns the format of the weights, from the quantization method, the bit width of
+ * compressed-tensors' groups, or the dtype. */
 static const char *config_quantization(json_object *config, const char *dtype)
 {
     json_object *quantized = json_member(config, "quantization_config");
