@@ -361,7 +361,7 @@ function fitQuestion() {
   question.style.height = `${question.scrollHeight + 2}px`;
 }
 
-/* Highlights the note about the demo model when a photo is added: the model knows none. */
+/* Highlights the note about the demo model when a photo is added: that model knows no photos. */
 async function warnOfPhotos(image) {
   if (!isToy() || !image?.file) return;
   const bitmap = await createImageBitmap(image.file).catch(() => null);

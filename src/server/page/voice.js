@@ -13,7 +13,7 @@ export function say(text) {
   while (node.childNodes.length > KEPT) node.firstChild.remove();
 }
 
-/* Announces one answer: grow(text so far) announces the sentences that are complete, end(words) the rest, then `words`. */
+/* Announces one answer: grow(text so far) announces its complete sentences; end(words) announces the rest, then `words`. */
 export function reader() {
   let said = 0;
   let last = performance.now();
