@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits connections so that descriptors never run out: a failing accept() leaves the socket
- * readable, so that the loop would spin and /health go unanswered. */
+/* Limits connections so that descriptors do not run out. After a failed accept() the socket stays
+ * readable: the accept loop would spin, and /health would go unanswered. */
 #include "server/descriptors.h"
 
 #include <errno.h>

@@ -304,7 +304,7 @@ static void write_model_metrics(struct metrics_writer *w, const struct metric_de
     }
 }
 
-/* Models that are not on a GPU now have no such lines. */
+/* Leaves out models that are currently not on a GPU. */
 static void write_gpu_metrics(struct metrics_writer *w)
 {
     for (size_t i = 0; i < sizeof(gpu_metric_defs) / sizeof(gpu_metric_defs[0]); i++) {

@@ -25,7 +25,7 @@ struct metrics_watch metrics_watch_start(struct metrics *metrics, size_t model, 
 /* Records that the answer has n_tokens now, for the time to first token and between tokens. Call it
  * for each event with text. */
 void metrics_watch_tokens(struct metrics_watch *watch, int n_tokens);
-/* Records the end of an answer, NULL if it failed. `hung_up`: the client left before its end. */
+/* Records a finished answer, unless it failed (NULL) or the client left early (`hung_up`). */
 void metrics_watch_end(struct metrics_watch *watch, const ey_answer *answer, bool hung_up);
 
 /* Counts a reply by its status. */

@@ -312,7 +312,7 @@ void route_props(struct server *server, struct exchange *x)
     reply_json_list(x, &out);
 }
 
-/* Requests have no fixed slot here: as many slots are busy as answers run. */
+/* Requests have no fixed slot here. The first `running` slots are reported as busy. */
 void route_slots(struct server *server, struct exchange *x)
 {
     struct buf out = buf_with_max(MAX_LIST_BYTES);

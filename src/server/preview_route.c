@@ -50,7 +50,8 @@ static void reply_preview(struct exchange *x, ey_preview *preview, int n_pages)
     buf_free(&out);
 }
 
-/* Replaces a document by its page. An image has only page 1 and stays; *n_pages is then 0. */
+/* Replaces a document by its page number `page`. An image stays as it is and has only page 1;
+ * *n_pages is then 0. */
 static bool take_page(struct media *media, int page, int *n_pages,
                       const struct media_policy *policy, ey_err *e)
 {

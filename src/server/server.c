@@ -94,8 +94,8 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* SIGTERM, SIGINT and SIGHUP, except those that the parent process has set to be ignored, as shells
- * do with & and nohup. */
+/* Returns SIGTERM, plus SIGINT and SIGHUP unless the parent process has set them to be ignored, as
+ * shells do with & and nohup. */
 static sigset_t awaited_signals(void)
 {
     sigset_t set;

@@ -49,7 +49,8 @@ struct server_options {
     const char *local_media_path;          /* directory of file:// images; NULL: off */
     const char *hosts[SERVER_MAX_DOMAINS]; /* further names accepted in Host headers */
     size_t n_hosts;
-    uint64_t max_pixels; /* of images in requests without a limit; 0: by their detail */
+    uint64_t max_pixels; /* limit of an image for which the request sets neither a limit nor a
+                            detail; 0: the default */
     int64_t seed;        /* of requests without a seed; < 0: random */
     uint64_t host_bytes; /* budget for bodies and decoded images in flight; 0: min(1 GiB, a quarter
                            of the available memory) */
@@ -59,7 +60,7 @@ struct server_options {
     const char *proxies[SERVER_MAX_DOMAINS]; /* trusted proxies, whose Forwarded headers count */
     size_t n_proxies;
     int idle_unload_seconds;  /* 0: never */
-    int drain_seconds;        /* time for streams to finish after SIGTERM */
+    int drain_seconds;        /* time for requests to finish after SIGTERM or SIGINT */
     bool allow_pull;          /* clients may download and delete models of the hub */
     bool insecure;            /* allows a non-loopback address without a key */
     ey_thinking thinking;     /* default of requests */
