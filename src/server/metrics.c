@@ -28,7 +28,7 @@ enum { MAX_BUCKETS = 24, MAX_STATUS = 600 };
     X(BETWEEN_TOKENS, "vllm:inter_token_latency_seconds", "Time from one token to the next.",      \
       TOKEN_BOUNDS)                                                                                \
     X(PER_TOKEN, "vllm:request_time_per_output_token_seconds",                                     \
-      "Mean time of a token after the first, of each request.", TOKEN_BOUNDS)                      \
+      "Mean time per token after the first, per request.", TOKEN_BOUNDS)                           \
     X(WHOLE, "vllm:e2e_request_latency_seconds", "Time from a request's arrival to its end.",      \
       REQUEST_BOUNDS)                                                                              \
     X(QUEUE, "vllm:request_queue_time_seconds", "Time in the queue.", REQUEST_BOUNDS)              \
