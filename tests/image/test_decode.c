@@ -390,12 +390,8 @@ static void size_limits_are_exact(void **state)
     static const struct {
         uint16_t width, height;
         bool allowed;
-    } rows[] = {{65500, 1, true},
-                {65501, 1, false},
-                {1, 65500, true},
-                {1, 65501, false},
-                {13377, 13377, true},
-                {13378, 13377, false}};
+    } rows[] = {{65500, 1, true},  {65501, 1, false},    {1, 65500, true},
+                {1, 65501, false}, {13377, 13377, true}, {13378, 13377, false}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char gif[] = "GIF89a____\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0____\0\2\2\x44\1\0;";
         ey_err e;
