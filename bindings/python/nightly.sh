@@ -9,7 +9,7 @@ wheel=$(realpath "$dist"/eyelet-*.whl)
 unset EYELET_LIBRARY PYTHONPATH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1 EYELET_MKCHECKPOINT # mkcheckpoint of the portable folder that is in the wheel
+export PYTHONDONTWRITEBYTECODE=1 EYELET_MKCHECKPOINT # mkcheckpoint of the portable folder from which the wheel was built
 EYELET_MKCHECKPOINT=$(realpath "$dist"/eyelet-*-linux-*/mkcheckpoint)
 status=0 long=yes # long: only for the first CPython
 

@@ -214,7 +214,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def _open() -> CDLL:
-    path = os.environ.get("EYELET_LIBRARY") or str(NATIVE / "libeyelet.so.0")  # EYELET_LIBRARY: of a build tree
+    path = os.environ.get("EYELET_LIBRARY") or str(NATIVE / "libeyelet.so.0")  # set to the library of a build tree
     library = CDLL(path)
     for name, (returns, takes) in _FUNCTIONS.items():
         function = getattr(library, name)
