@@ -97,8 +97,8 @@ typedef struct {
     double decode_bytes;  /* weights and KV cache read for one token after the prompt */
 } ey_cost_estimate;
 
-/* The least work that a request needs: prompt_tokens, with one image of width x height as the model
- * sees it (ignored by text-only models). */
+/* Returns the least work for a prompt of prompt_tokens with one image, whose size as the model sees
+ * it is width x height. Text-only models ignore the image. */
 EY_API ey_cost_estimate ey_estimate_cost(const ey_engine *engine, int width, int height,
                                          int prompt_tokens);
 

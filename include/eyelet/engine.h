@@ -49,15 +49,15 @@ typedef struct {
     /* Context of one request. 0: 8192 (rerank: 10240; generate on a GPU: 16384), or less if the
      * model's limit is lower or, on a GPU, memory is short. */
     int max_model_len;
-    /* Size of the KV cache that all requests share. 0: max_model_len; on a GPU, if that is
-     * given, up to max_num_seqs times as many, at most 16384, as far as they fit. */
+    /* Size of the KV cache that all requests share. 0: max_model_len; on a GPU, if max_model_len is
+     * set, up to max_num_seqs times as many tokens, at most 16384, as far as they fit. */
     int kv_tokens;
     /* Requests that run at the same time. 0: 1 (serving: 4; embed and rerank: 16); generate on a
      * GPU: 4 to 32, one per 1,024 tokens of the KV cache, as far as they fit. */
     int max_num_seqs;
     int max_num_queued; /* requests that may wait; 0: 64 */
-    /* Token rows of one step, 64 to 4096. 0: 512; on a GPU the largest of 2048, 1024 and 512 that
-     * fits, beginning at 4096 on GPUs of 32 GiB or more unless max_num_seqs is 1. */
+    /* Token rows of one step, 64 to 4096. 0: 512; on a GPU the largest of 4096, 2048, 1024 and 512
+     * that fits. 4096 is tried only on GPUs of 32 GiB or more, and not if max_num_seqs is 1. */
     int max_num_batched_tokens;
     int max_images; /* per request; 0: 16, -1: none */
     /* Pixels of the largest image, if more than the 4,194,304 that a GPU reserves memory for. */

@@ -82,7 +82,7 @@ typedef struct {
     int n_unchanged; /* matrices that would have lost too much precision */
     uint64_t bytes_before;
     uint64_t bytes;     /* of all tensors, afterwards */
-    double mean_error;  /* relative, over samples of what was quantized; int4 only */
+    double mean_error;  /* relative, over samples of the quantized matrices; int4 only */
     double worst_error; /* likewise */
     char unchanged_names[512];
 } ey_quantize_report;

@@ -276,7 +276,8 @@ typedef struct {
     ey_token_logprobs *prompt_logprobs; /* [n_prompt_logprobs], one per token of the prompt, if
                                            requested; the first token, which nothing precedes, has
                                            NaN and no alternatives */
-    int *prompt_ranks; /* rank of each of them, 1 for the likeliest token; 0 for the first */
+    int *prompt_ranks; /* rank of each prompt token: 1 for the likeliest; 0 for the first token of
+                          the prompt */
     size_t n_prompt_logprobs;
     void *owner; /* memory of everything above */
 } ey_answer;
@@ -306,9 +307,9 @@ typedef struct {
     uint64_t kv_bytes; /* of the KV cache that the prompt takes */
 } ey_prompt_info;
 
-/* Makes a prompt, which the caller frees, from the messages, text or ids of the request, whose
- * other fields are ignored. Fails with EY_TOO_LONG if the prompt can never fit the context; errors
- * about an image or a tool say which (error.h). */
+/* Makes a prompt, which the caller frees, from the request's messages, text, ids, parts or input.
+ * Fields that concern only the answer are ignored. Fails with EY_TOO_LONG if the prompt can never
+ * fit the context; errors about an image or a tool say which (error.h). */
 EY_API bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt,
                               ey_err *err);
 EY_API ey_prompt_info ey_prompt_describe(const ey_prompt *prompt); /* valid as long as the prompt */
