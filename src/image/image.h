@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Image preprocessing: untrusted bytes to upright RGB, to resized RGB, to patch rows (spec 5).
- * What differs between models is in struct patch_spec. */
+ * The settings of a model are in struct patch_spec. */
 #ifndef EY_IMAGE_H
 #define EY_IMAGE_H
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct heif_size {
-    uint64_t width, height; /* of the image, as its header or that of its grid claims */
+    uint64_t width, height; /* of the image, as its ispe property or its grid claims */
     uint64_t coded;         /* pixels of all frames to be decoded */
     uint64_t largest;       /* pixels of the largest frame */
     bool deep;              /* more than 8 bits per sample */

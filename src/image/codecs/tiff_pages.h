@@ -16,7 +16,7 @@ struct tiff_page {
     bool alpha;
 };
 
-/* Whether the bytes begin as those of a TIFF or BigTIFF file do. */
+/* Whether the bytes begin like a TIFF or BigTIFF file. */
 bool tiff_is(const uint8_t *bytes, size_t n);
 /* Reads the first directory's page. Returns false if there is none or it has no size. */
 bool tiff_read_first_page(struct tiff_page *out, const uint8_t *bytes, size_t n);
