@@ -80,7 +80,8 @@ INLINE void bf12_to_words(__m256i out[BF12_VECTORS], const struct bf12_block *s,
 }
 #endif
 
-/* Returns the first outlier after 64 columns from k on, searching from number `odd`. */
+/* Returns the number of the first outlier after the 64 columns from k on. The search begins at
+ * number `odd`. */
 INLINE uint32_t next_outlier(const struct bf12_block *s, uint32_t odd, size_t k)
 {
     while (odd < s->n_outliers && s->outlier[odd].at < (k + CPU_K_STEP) * BF12_ROWS)

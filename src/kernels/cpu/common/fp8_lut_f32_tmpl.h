@@ -20,7 +20,7 @@ INLINE struct byte_tables scaled_fp8_tables_load(void)
         {_mm512_loadu_si512(scaled_fp8_high), _mm512_loadu_si512(scaled_fp8_high + 64)}};
 }
 
-/* Returns every first or every second BF16 of 16 words as float32. */
+/* Returns the first or the second BF16 of each of 16 words as float32. */
 INLINE vf bf16_half_to_f32(__m512i words, int second)
 {
     return (vf)(second ? _mm512_and_si512(words, _mm512_set1_epi32((int)0xffff0000))

@@ -5,8 +5,8 @@
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* A row, with scale and -zero · scale of the current group. Value times scale plus -zero · scale is
- * exact, because few bits are involved. */
+/* A row, with scale and -zero · scale of the current group. With a BF16 or F16 scale, value times
+ * scale plus -zero · scale is exact, because few bits are involved. */
 struct int4_row {
     const uint8_t *nibbles;
     const uint8_t *scales;

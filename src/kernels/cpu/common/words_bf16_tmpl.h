@@ -144,8 +144,8 @@ INLINE void gemv_int4_step_bf16(vf *acc, struct int4_stream_bf16 *s, const struc
 /* ---- GEMM: x ----
  *
  * Where weights have scales, x is packed as float32 in the order in which quantized values are
- * unpacked, and rounded when a phase is scaled: a phase is the first elements of all words, then
- * the second ones. */
+ * unpacked, and rounded when a phase is scaled. A packed phase has the first elements of all its
+ * words, then the second ones. */
 
 enum { MAX_PACKED_VECTORS = 2 * STEP_VECTORS };
 
