@@ -29,7 +29,7 @@ void input_document_close(struct input_document *d);
  * NAME#page=N, or the file itself. The file moves to *out, so only the first call returns it. */
 bool input_document_page(struct input_document *d, size_t i, struct input *out, ey_err *e);
 
-/* Prints a note that only the first frame is used if the image is animated, unless --quiet. */
+/* If the image is animated, prints a note that only its first frame is used, unless --quiet. */
 void input_note_animation(const struct input_document *d, const char *name,
                           const struct options *o);
 

@@ -110,8 +110,8 @@ static bool note_rows(struct batch_output *b, const char *text, size_t n, ey_err
     return true;
 }
 
-/* Returns whether the CSV row ends outside a quoted cell. A cell that was cut may end with a
- * newline, too. */
+/* Returns whether the CSV row ends outside a quoted cell. A newline inside a quoted cell does not
+ * end the row. */
 static bool quotes_are_closed(const char *row, const char *end)
 {
     size_t n_quotes = 0;

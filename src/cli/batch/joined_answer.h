@@ -9,7 +9,7 @@
 /* Owns what the joined answer points to. */
 struct joined_answer {
     struct buf text, thought, images, logprobs;
-    ey_answer *pages; /* [n] of the further pages */
+    ey_answer *pages; /* [n] answers about the pages after the first */
     size_t n;
 };
 
@@ -17,7 +17,7 @@ struct joined_answer {
  * *whole begins as the first page's answer. Takes ownership of *page and empties it, also if it
  * fails. */
 bool joined_answer_add(struct joined_answer *joined, ey_answer *whole, ey_answer *page, ey_err *e);
-/* Called after *whole is freed, because that points into `joined`. */
+/* Called after *whole is freed, because *whole points into `joined`. */
 void joined_answer_free(struct joined_answer *joined);
 
 #endif

@@ -7,7 +7,7 @@
 #include "cli/input_document.h"
 #include "image/image.h"
 
-/* Messages go to standard error, so that standard output has answers only. */
+/* Errors go to standard error, so that standard output has answers only. */
 void chat_complain(struct chat *c, const ey_err *e)
 {
     progress_clear(&c->cli.progress);
@@ -69,7 +69,7 @@ static void go_back(struct chat *c, ey_message *earlier, bool keep_images)
         conversation_undo(&c->conversation, keep_images);
 }
 
-/* Keeps the text of an answer that was stopped, if there is any. */
+/* Adds the answer to the conversation. Drops it if it was stopped before it had any text. */
 static bool keep_answer(struct chat *c, ey_message *earlier, const ey_answer *answer, ey_err *e)
 {
     if (cancel_requested() && !answer->n_text) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet detect IMAGE WHAT prints boxes around the objects as JSON, in pixels of the upright
- * original. --draw also draws them. */
+/* eyelet detect IMAGE WHAT prints boxes around the objects in pixels of the upright original, as
+ * JSON or, on a terminal, as a table. --draw also draws them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -76,8 +76,8 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
 
 /* ---- asking ---- */
 
-/* Writes the size of the upright image. Decodes the image if the server does not report it; only
- * eyelet does. */
+/* Writes the size of the upright image. If the answer does not report the size, as with servers
+ * other than eyelet, decodes the image. */
 static bool image_size(const struct detection *d, int *width, int *height, ey_err *e)
 {
     struct image image = {0};
@@ -218,7 +218,7 @@ static bool detect_draw(struct detection *d, const char *path, ey_err *e)
     return ok;
 }
 
-/* Prints the JSON first, so that the boxes are not lost if the image cannot be written. */
+/* Prints the boxes first, so that they are not lost if the image cannot be written. */
 static bool detect_print(struct detection *d, const struct options *o, ey_err *e)
 {
     progress_clear(&d->cli.progress);

@@ -71,7 +71,7 @@ static bool doctor_read_options(ey_engine_options *engine, struct model_headers 
     return true;
 }
 
-/* Replaces the temporary folder of downloaded headers by the model's name in the findings. */
+/* In the findings, puts the model's name in place of the temporary folder of its headers. */
 static void name_fetched_model(ey_diagnosis *d, const struct model_headers *headers,
                                const char *name)
 {

@@ -140,8 +140,8 @@ struct plan_command {
     size_t n;
 };
 
-/* Replaces the temporary directory in the plans of models that are not downloaded by their names.
- */
+/* In the plan of each model that is not downloaded, puts the model's name in place of the temporary
+ * directory. */
 static void name_missing_models(struct plan_command *p, const struct options *o)
 {
     for (size_t i = 0; i < p->n; i++) {

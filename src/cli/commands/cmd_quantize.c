@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet quantize MODEL OUT writes a checkpoint of the weights that --quantize computes while it
- * loads a model. */
+/* eyelet quantize MODEL OUT writes a checkpoint of the weights that --quantize computes at load. */
 #include <string.h>
 
 #include "cli/output/answer_json.h"

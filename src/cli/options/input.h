@@ -13,9 +13,9 @@ struct input {
     char *own_name; /* the name if we own it, or NULL if it is borrowed */
 };
 
-/* Reads a file or, for "-", standard input, of at most `max` bytes. An http(s) URL is fetched by
- * the server's rules for media, from public hosts and within limits of time and size. Under WSL the
- * Windows path C:\x\y is read from /mnt/c/x/y. */
+/* Reads a file or, for "-", standard input, of at most `max` bytes. An http(s) URL is fetched as
+ * eyelet serve fetches images: from public hosts only, and within limits of time and size. Under
+ * WSL the Windows path C:\x\y is read from /mnt/c/x/y. */
 bool input_read(struct input *in, const char *name, size_t max, ey_err *e);
 /* The list {"-"}, for a command that names no image while standard input may be one. */
 extern char *const input_from_stdin[1];

@@ -6,8 +6,8 @@
 #include "base/buf.h"
 #include "eyelet/plan.h"
 
-/* Appends "fits; usable memory: …", or by how much the plan exceeds it. Adds a line if memory
- * cannot hold all weights of a plan for the CPU as well. */
+/* Appends "fits; usable memory: …", or by how much the plan exceeds it. Adds a line if a plan for
+ * the CPU fits but leaves too little memory for all weights. */
 void add_fit_message(struct buf *out, const ey_plan *plan);
 
 #endif

@@ -31,8 +31,8 @@ struct embedded embedded_of(const struct batch_item *item);
 
 /* Loads the model. Fails if it is not an embedding model. */
 bool embedder_load(struct embedder *embedder, ey_err *e);
-/* Writes the length of the loaded model's vectors to *n. A server computes a vector for that,
- * because it does not report the length. */
+/* Writes the length of the loaded model's vectors to *n. A server does not report the length, so it
+ * is asked for a vector. */
 bool embedder_dimensions(const struct embedder *embedder, int *n, ey_err *e);
 /* Reads the input's image and computes the input's vector, which embedded_of(item) returns. Any
  * thread may call it. Ctrl-C cancels it. */

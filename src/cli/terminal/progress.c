@@ -72,7 +72,7 @@ static void progress_draw(struct progress_line *p)
         add_count(&line, p);
     if (p->phase) buf_printf(&line, "%s%s", line.size ? "  " : "", p->phase);
     if (p->phase && p->percent >= 0) buf_printf(&line, " %d %%", p->percent);
-    if (line.size >= columns) line.size = columns - 1; /* plain ASCII, so any byte is a column */
+    if (line.size >= columns) line.size = columns - 1; /* plain ASCII, so each byte is a column */
     if (line.data) fprintf(stderr, "\r\033[K%.*s", (int)line.size, line.data);
     fflush(stderr);
     buf_free(&line);
