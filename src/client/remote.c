@@ -185,9 +185,9 @@ static bool ask_server(struct remote *r, const ey_request *request,
     return ok;
 }
 
-/* Returns how many tokens the context leaves for the answer, or 0 if the error has another cause.
- * The engine ends an answer where the context ends, but the API refuses a request whose answer
- * might not fit. That error has the length of the prompt. */
+/* The engine ends an answer where the context ends, but the API refuses a request whose answer
+ * might not fit, with an error that has the length of the prompt. Returns how many tokens the
+ * context leaves for the answer, or 0 if the call failed for another reason. */
 static int remaining_context(const struct remote *r, const struct api_call_error *call_error,
                              int wanted)
 {
@@ -222,8 +222,8 @@ static bool is_named(const ey_err *e, const char *name)
     return strncmp(e->text, name, n) == 0 && e->text[n] == ':';
 }
 
-/* Sets the error's item as the engine does. The message comes from the server, and earlier versions
- * of eyelet have "picture" for "image" in it. */
+/* Sets the error's item as the engine does. In the message, which the server wrote, earlier
+ * versions of eyelet say "picture" instead of "image". */
 static void set_failed_image(const ey_request *request, const struct api_call_error *call_error,
                              ey_err *e)
 {
