@@ -80,7 +80,7 @@ static bool read_result(struct api_parser *p, struct message_list *list,
     return anthropic_read_blocks(p, list, &content_path, content);
 }
 
-/* Reads the tool results among a message's blocks. *n_others: number of other blocks. */
+/* Reads the tool results among a message's blocks, and counts the other blocks in *n_others. */
 static bool read_results(struct api_parser *p, struct message_list *list,
                          const struct field_path *path, json_object *blocks, size_t *n_others)
 {

@@ -19,8 +19,8 @@ static void add_message_head(struct json_writer *w, const struct api_reply *repl
     json_add_string(w, "model", reply->request->model);
 }
 
-/* An answer that was cut off before max_tokens filled the context or repeated itself. The API has
- * no stop reason for repetition, which is reported as max_tokens. */
+/* If an answer was cut off before it had max_tokens tokens, it filled the context or repeated
+ * itself. The API has no stop reason for repetition, so max_tokens is reported. */
 static const char *stop_reason_of(const struct api_reply *reply, const struct api_end *end,
                                   const struct api_usage *usage)
 {
@@ -107,8 +107,8 @@ static void add_text_block(struct json_writer *w, const char *text, size_t n)
     json_close_object(w);
 }
 
-/* Writes the arguments as an object. Arguments that are no JSON object become the text of a member
- * "input". */
+/* Writes the arguments as an object. Arguments that are not a JSON object become the text of a
+ * member "input". */
 static void write_input(struct json_writer *w, const struct api_tool_call *call)
 {
     ey_err e;

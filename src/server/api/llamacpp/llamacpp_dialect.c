@@ -70,7 +70,7 @@ static bool note_completion_field(struct api_parser *p, const char *path, json_o
     return true;
 }
 
-/* Reads [id, bias]; a bias of false means never. */
+/* Reads [id, bias]. A bias of false, which forbids the token in llama.cpp, becomes -100 here. */
 static bool read_bias_pair(const struct api_reading *r, const struct field_path *path,
                            json_object *value, ey_logit_bias *out)
 {

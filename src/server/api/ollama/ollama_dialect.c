@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialect's table. */
+/* The table of Ollama's dialects, one per kind of request. */
 #include "server/api/ollama/ollama_dialect.h"
 
 #define OLLAMA_DIALECT(the_kind)                                  \

@@ -236,7 +236,7 @@ bool ollama_read_think(struct api_parser *p, const char *path, json_object *valu
 /* ---- keep_alive ---- */
 
 /* Returns the seconds of the unit with which the text begins, as in Go's durations, or 0 if there
- * is none. *n: length of its name. */
+ * is none. Writes the length of the unit's name to *n. */
 static double duration_unit(const char *text, size_t *n)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialect's table, and the conversion of events to chunks. */
+/* The table of OpenAI's dialects, and the conversion of events to chunks. */
 #include "server/api/openai_chat/openai_dialect.h"
 
 #include "server/api/openai_chat/api_reply.h"

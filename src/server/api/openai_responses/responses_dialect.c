@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialect's table, and its errors. */
+/* The table of the dialects of Responses, and their errors. */
 #include "server/api/openai_responses/responses_dialect.h"
 
 #include <string.h>

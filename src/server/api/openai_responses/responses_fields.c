@@ -168,8 +168,8 @@ static bool read_function_name(struct api_parser *p, const struct field_path *pa
 }
 
 /* With "required", tools that may not be called stay in the prompt, so that its cached prefix can
- * be used; the grammar keeps the answer from calling them. With "auto" there is no grammar, so the
- * prompt loses them. */
+ * be used; the grammar keeps the answer from calling them. With "auto" there is no grammar, so they
+ * are removed from the prompt. */
 static bool read_allowed_functions(struct api_parser *p, const char *path, json_object *value)
 {
     const struct api_reading *r = &p->reading;

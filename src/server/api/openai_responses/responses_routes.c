@@ -155,7 +155,7 @@ static json_object *item_of_response(const char *response, size_t n, const char 
     return found;
 }
 
-/* Sets *found to a copy of a stored item, or to NULL if there is none. The copy is charged like its
+/* Sets *found to a copy of a stored item, or to NULL if there is none. Charges the memory of the
  * whole response, which is parsed. On an error, answers the exchange and returns false. */
 static bool find_kept_item(struct completion *a, struct exchange *x, const char *id,
                            json_object **found)

@@ -241,7 +241,7 @@ static int compare_scored_items(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Returns the items by descending score; *n of them are wanted. Returns NULL if memory runs out. */
+/* Returns all items, best first, or NULL if memory runs out. The answer has the first *n. */
 static struct scored_item *ranked(const struct scoring_form *form, const struct api_choice *choices,
                                   size_t *n)
 {
