@@ -87,8 +87,8 @@ static void check_windows_mount(ey_diagnosis *out, const char *name, const char 
                  "a Linux folder",
                  path);
     finding_remedy(
-        f, "copy it to a Linux folder such as ~/.cache/huggingface/hub, and set HF_HOME or --model "
-           "to that folder");
+        f, "copy it to a Linux folder such as ~/.cache/huggingface/hub, and set HF_HUB_CACHE or "
+           "--model to that folder");
 }
 
 static void check_hf_cache(ey_diagnosis *out)

@@ -55,9 +55,10 @@ static const struct command commands[] = {
     {"detect", DETECT, cmd_detect, "IMAGE... WHAT", "boxes as JSON, in pixels",
      "WHAT is one kind of object, or several separated by commas. Prints one line of JSON with\n"
      "a label for each box and its corners x1, y1, x2, y2 in pixels of the upright image, or\n"
-     "[] if nothing was found. The model can only answer with boxes. If its answer is cut\n"
-     "before the first box, it is printed on standard error and the exit status is 1. --draw\n"
-     "draws the boxes into a copy of the image.\n"
+     "[] if nothing was found; on a terminal, prints a table unless --json is given. The model\n"
+     "can only answer with boxes. If its answer is cut before the first box, it is printed on\n"
+     "standard error and the exit status is 1. --draw draws the boxes into a copy of the\n"
+     "image.\n"
      "\n"
      "For several images, a folder or a document, prints one line of JSON with \"image\" and\n"
      "\"boxes\" for each image or page.\n"
