@@ -282,7 +282,7 @@ static enum qweight_layout qweight_layout_of(const struct tensor_source *s,
 }
 
 /* GPTQ has two versions, which store zero points differently. Returns whether all zero points are
- * the midpoint as it is stored by the version that the configuration does not name. */
+ * midpoints in the form of the version that the configuration does not name. */
 static bool is_other_version(const struct stored_weight *w)
 {
     const uint32_t mask = w->bits == 2   ? 0xaaaaaaaa

@@ -144,8 +144,8 @@ static json_object *token_text(const struct gguf_token *t)
     return json_object_new_string_len(t->text, (int)t->n);
 }
 
-/* Returns whether an added token strips whitespace to its right. GGUF files do not record that.
- * Phi-3's tokens do, except for these three. */
+/* Returns whether an added token strips whitespace to its right, which GGUF files do not record.
+ * All added tokens of Phi-3 strip it, except for these three. */
 static bool strips_right(const struct gguf_vocab *v, size_t id)
 {
     static const char *const others[] = {"<unk>", "<s>", "<|endoftext|>"};
@@ -447,7 +447,7 @@ static const char sentencepiece[] =
     "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}}";
 
 /* Returns whether a merge may produce or consume a token. Added tokens take no part in merges, and
- * byte tokens, whose score is above all others, would win each of them. */
+ * byte tokens, which have the highest scores, would win every merge. */
 static bool is_piece(const struct gguf_vocab *v, size_t id)
 {
     return v->tokens[id].kind == TOKEN_NORMAL && (int64_t)id != v->unknown;
