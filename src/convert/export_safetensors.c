@@ -356,8 +356,8 @@ static bool write_tokenizer_config(struct safetensors_export *x, const json_obje
     return ok;
 }
 
-/* Copies added tokens into the vocabulary unless their ids follow it. Otherwise the tokenizers
- * package would ignore their ids and number them from the end of the vocabulary. */
+/* Copies added tokens into the vocabulary unless their ids directly follow its ids. The tokenizers
+ * package ignores the ids of tokens outside the vocabulary and numbers them from its end. */
 static bool add_to_vocabulary(json_object *tokenizer, ey_err *e)
 {
     json_object *vocab = json_member(json_member(tokenizer, "model"), "vocab"),

@@ -8,7 +8,7 @@
 
 enum weight_form {
     FORM_AS_STORED, /* F32, BF16 or F16, byte for byte */
-    FORM_NARROWED,  /* the values in a 16-bit type that has all of them */
+    FORM_NARROWED,  /* the values in a 16-bit type that holds all of them exactly */
     FORM_FLOAT32,   /* the values in float32 */
     FORM_CODES, /* integers of 4 or 8 bits packed in rows, with a scale and perhaps a zero point per
                    group */
