@@ -53,8 +53,8 @@ static inline float e8m0_to_f32(uint8_t e)
     return f;
 }
 
-/* Dequantizes columns first .. first+n-1 of a row in float32. The matrix must not be a recipe,
- * packed or int8. */
+/* Dequantizes columns first .. first+n-1 of a row in float32. The dtype must have a dequantizer in
+ * types.def, and the data must exist, not only a recipe for it. */
 void dequantize_columns(float *out, const struct tensor *w, int64_t row, int64_t first, size_t n);
 
 /* Return the scale and the zero point of a group of columns. */

@@ -27,8 +27,8 @@ void dequantize_gguf(float *out, const struct tensor *w, int64_t row, int64_t fi
     }
 }
 
-/* Offsets of a block's half-precision scales, at most two; other types have one float32, or
- * scales of one byte. */
+/* Offsets of a block's half-precision scales, at most two. Types without them (n is 0) have a
+ * float32 scale or scales of one byte. */
 struct scale_places {
     int n;
     uint8_t at[2];
@@ -59,8 +59,8 @@ static unsigned add_carry(unsigned carries, uint8_t high)
     return carries | ((high & EXPONENT) + ONE);
 }
 
-/* Whether a half-precision number at each of n places, `stride` bytes apart, is finite. Memory is
- * the limit; a core reads four streams with prefetch into the L2 cache 1.5 times as fast as one. */
+/* Whether n half-precision numbers, `stride` bytes apart, are finite. Memory is the limit; a core
+ * reads four streams with prefetch into the L2 cache 1.5 times as fast as one. */
 static bool halves_are_finite(const uint8_t *at, size_t n, size_t stride)
 {
     enum { STREAMS = 4, AHEAD = 1024, CARRY = 0x80 };

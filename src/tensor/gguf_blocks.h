@@ -3,7 +3,7 @@
  * computed in this order, which rounds at most once, so all implementations give the same bits.
  *
  * A block has 32, 64 or 256 values of a row with their scales; all types are decoded 32 values at a
- * time. Half of the types store values e and e + 16 of 32 in one byte, low half first. */
+ * time. Many types store values e and e + 16 of 32 in one byte, low half first. */
 #ifndef EY_TENSOR_GGUF_BLOCKS_H
 #define EY_TENSOR_GGUF_BLOCKS_H
 

@@ -72,7 +72,7 @@ struct tensor {
         *scale; /* block FP8: [ceil(rows/128), ceil(cols/128)]; int8: [rows]; otherwise NULL */
     const float *row_scale; /* [rows] of block FP8, applied in addition to scale; or NULL */
     /* Groups of columns: weight = (value - zero) · scale for int4 and uint8, value · scale for FP4
-     * and MXFP8 (docs/guides/quantization.md); any alignment, as in files. */
+     * and MXFP8 (docs/guides/quantization.md). Scales and zeros may have any alignment. */
     int group_size; /* columns of a group, a divisor of cols; int4: 32, 64 or 128; 0 without groups
                      */
     enum dtype scale_dtype; /* of group scales: F16, BF16, F32, F8_E4M3, F8_E8M0; NONE means BF16 */
@@ -81,13 +81,13 @@ struct tensor {
     const void *group_zero;    /* int4: 32-bit words [ceil(rows/8), cols/group] with row r at bit
                                   4·(r % 8) of word [r/8, g]; uint8: bytes [rows, cols/group] */
     float multiplier, divisor; /* of all values, in float32 (NVFP4 has one of them); 0 if none */
-    /* [cols] position of each column in a row and its groups; NULL if columns are in order */
+    /* [cols] where a row stores each column, which decides its group; NULL if in order */
     const int32_t *place;
     const float *factor; /* GGUF's NVFP4: a factor of all values; otherwise NULL */
     /* On-load quantization recipe, or NULL. If set, dtype and group describe the result, and data
      * only has to be non-NULL. */
     const struct weight_recipe *recipe;
-    int64_t recipe_row; /* index of row 0 in the result of a layout recipe */
+    int64_t recipe_row; /* index of row 0 in the whole repacked matrix (recipe->stored) */
 };
 
 struct stored_weight;
