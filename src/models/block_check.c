@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads take chunks of rows from a shared counter. They are not the pool's threads, which do
- * other work of the start at the same time. */
+ * other startup work at the same time. */
 #include "models/block_check.h"
 
 #include <pthread.h>

@@ -66,8 +66,8 @@ static bool fail_family(const char *dir, const char *what, const char *name, ey_
                    name, known);
 }
 
-/* Finds the family by architecture, or by model_type if no architecture is given, as transformers
- * always does. */
+/* Finds the family by architecture, or if none is given by model_type, which transformers always
+ * uses. */
 static bool find_family(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     const json_object *config = checkpoint_config(ckpt);
@@ -205,8 +205,8 @@ static void note_vision_weights(struct model *m)
     }
 }
 
-/* Checks that only the text layers and the head have matrices in groups, because other kernels
- * don't take them. */
+/* Checks that only the text layers and the head have matrices in groups, because the kernels of
+ * other parts don't read groups. */
 static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
 {
     if (is_grouped(&m->embed) || has_grouped_vision(m))

@@ -83,15 +83,14 @@ struct model {
     struct placed_model placed; /* after model_place() */
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
-    bool thinks;              /* the checkpoint's template opens a thought */
-    int64_t image_token_id;   /* config.json's image_token_id; -1 if absent */
-    ey_sampling sampling;     /* recommended by generation_config.json */
-    uint64_t weight_bytes;    /* bytes of all bound tensors as stored, without those quantized while
-                                 loading (on_load_quantization.h) */
-    uint64_t quantized_bytes; /* bytes of those after quantization */
-    bool int4;                /* limits.int4 */
-    bool reordered;           /* limits.reordered */
-    size_t max_quantized_bytes; /* the largest matrix after quantization */
+    bool thinks;                /* the checkpoint's template opens a thought */
+    int64_t image_token_id;     /* config.json's image_token_id; -1 if absent */
+    ey_sampling sampling;       /* recommended by generation_config.json */
+    uint64_t weight_bytes;      /* bytes of the tensors that are used as stored */
+    uint64_t quantized_bytes;   /* bytes of the tensors that recipes make while loading */
+    bool int4;                  /* limits.int4 */
+    bool reordered;             /* limits.reordered */
+    size_t max_quantized_bytes; /* the largest result of a recipe */
     struct arena
         arena; /* layers, blocks, scales, rope tables, recipes, weights quantized in host memory */
 };
@@ -105,8 +104,8 @@ bool model_open(struct model *model, struct checkpoint *ckpt, const char *task, 
 void model_close(struct model *model);
 enum { MAX_LAYER_RANGES = 2 };
 
-/* Which device has which layers, and where the parts lie that may be elsewhere. The embedding is
- * with the first range, final norm and head with the last. */
+/* The device of each range of layers, and the placements of the embedding, the LM head and the
+ * vision encoder. The embedding belongs to the first range, final norm and head to the last. */
 struct placements {
     enum placement embed, lm_head, vision;
     struct placed_range {

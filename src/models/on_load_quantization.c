@@ -28,8 +28,8 @@ static void layer_matrix_sets(struct matrix_set out[SETS], struct text_layer_ten
     out[3] = (struct matrix_set){{&w->mlp.down}, {"down"}, 1, NULL};
 }
 
-/* Returns the squares of the norm's weights as importance of the columns: before they are
- * multiplied by these weights, normed inputs have about the same magnitude in all columns. */
+/* Returns the squares of the norm's weights as importance of the columns: normed inputs have about
+ * the same magnitude in all columns before they are multiplied by these weights. */
 static const float *norm_importance(const struct tensor *norm, struct arena *arena)
 {
     const size_t n = (size_t)norm->cols;
@@ -132,7 +132,7 @@ static bool quantize_set(struct model *m, const struct matrix_set *set, int laye
     return !int4 || check_set_error(set, layer, r, pool, e);
 }
 
-/* Updates the model's byte counts by the marks. */
+/* Updates the model's byte counts for the marked matrices. */
 static void update_model_bytes(struct model *m)
 {
     for (int i = 0; i < m->text.n_layers; i++) {

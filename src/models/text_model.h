@@ -71,8 +71,8 @@ static inline bool watch_go_on(const struct watch *w, int done, int total)
  * logits [n_logits, vocabulary] of the requested rows, at most limits.max_logits. `logits` is
  * float32 memory of the last range's backend. Returns false if the watch stopped the step.
  *
- * *handle (may be NULL if topk() is not called) names the step for wait, commit and drop of the
- * backend's graphs. It is 0 if the backend has none; finish() waits for the step then. */
+ * *handle names the step for wait, commit and drop of the backend's graphs. It is 0 for a backend
+ * without graphs, whose finish() waits for the step. NULL is allowed if topk() is not called. */
 bool text_model_enqueue(const struct model *model, struct workspace *ws, const struct step *step,
                         float *logits, const struct watch *watch, step_handle *handle);
 /* Computes the logits [n, vocabulary] of the given rows of the last step, which had n_rows rows.

@@ -8,9 +8,9 @@
 
 enum { FEATURE_BLOCK = 64 }; /* visual tokens of a block of feature rows */
 
-/* The backend of the vision encoder, and the one that takes its features: usually the same with one
- * workspace. If they differ, one of them is in host memory with float32 features: the vision
- * encoder's, or the text model's with layers on the CPU. */
+/* The vision encoder's backend and workspace, and the text model's workspace, which receives the
+ * features; usually both workspaces are the same. If the backends differ, one of them has float32
+ * features in host memory: the vision encoder's, or that of the text layers on the CPU. */
 struct vision_backends {
     struct backend *be;
     const struct workspace *ws, *text_ws;

@@ -42,8 +42,8 @@ static void write_system(struct chat_writer *w, const struct chatml *style)
     end_turn(w);
 }
 
-/* Whether the turn is written with a thought: only after the last question, if it has one or is the
- * last message, which then gets an empty one. */
+/* Whether the turn is written with a thought. After the last question, turns keep their thoughts,
+ * and the last message gets an empty thought if it has none. Earlier turns lose theirs. */
 static bool keeps_thought(const ey_request *request, size_t at,
                           const struct thoughtful_message *message)
 {

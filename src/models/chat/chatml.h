@@ -12,7 +12,7 @@ struct chatml {
     bool later_system;  /* later system messages are turns; otherwise they are left out */
     const struct tool_call_format *tools; /* NULL if tools are refused */
     bool images;
-    bool thinks; /* the checkpoint can think: request.thinking is ON or OFF then */
+    bool thinks; /* some checkpoints think; request.thinking is AUTO for the others */
 };
 
 /* Fills *out with the prompt of the request's messages and tools, up to the assistant's turn. The

@@ -131,8 +131,8 @@ static void note_before(struct jinja_reader *r, const char *token, size_t n)
     }
 }
 
-/* Whether a string is written, not compared, used as index or passed to a function, judged by its
- * surroundings. */
+/* Whether, by its surroundings, a string is written rather than compared, used as an index or
+ * passed to a function. */
 static bool is_written(const struct jinja_reader *r, const char *behind)
 {
     const char last = r->before[2], second = r->before[1];

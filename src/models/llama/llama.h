@@ -6,7 +6,7 @@
 #include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
-/* As chatml_prompt(). Fails unless user and assistant take turns. */
+/* Like chatml_prompt(). Fails unless user and assistant take turns. */
 bool llama_prompt(struct prompt *out, const ey_request *request, ey_err *e);
 
 #endif

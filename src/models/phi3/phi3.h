@@ -6,7 +6,7 @@
 #include "eyelet/request.h"
 #include "models/chat/prompt_pieces.h"
 
-/* As chatml_prompt(). */
+/* Like chatml_prompt(). */
 bool phi3_prompt(struct prompt *out, const ey_request *request, ey_err *e);
 
 #endif

@@ -99,7 +99,7 @@ static bool has_anything(const ey_part *parts, size_t n)
     return false;
 }
 
-/* Appends images, then texts; at least one part. */
+/* Appends the images, then the texts, or "NULL" if there is neither. */
 static ey_part *add_sorted(ey_part *to, const ey_part *parts, size_t n)
 {
     if (!has_anything(parts, n)) {
