@@ -8,7 +8,7 @@
 #include "kernels/cuda/matmul/gemm_launch.h"
 
 _Static_assert((int)GPU_FAMILIES <= (int)SELFTEST_MAX_KERNELS,
-               "a report holds them, and a bit of 64 stands for each");
+               "families must fit a report and the bits of a uint64_t");
 _Static_assert((int)FAMILY_GEMM_BF16_256x128 - (int)FAMILY_GEMM_FP8_256x128 == (int)GEMM_TILES,
                "a family for each tile and dtype, in the order of the tiles");
 

@@ -193,7 +193,7 @@ template <int DTYPE, int TOKENS> struct small_shape {
         w_pieces = w_bytes / (SMALL_THREADS * 16), /* 16-byte pieces of a thread */
     };
     static_assert((int)SMALL_HALVES * TOKENS * SMALL_STAGED_ROW * 4 <= SMALL_SHARED(DTYPE, TOKENS),
-                  "sums lie over the stages");
+                  "sums reuse the memory of the stages");
 };
 
 template <class S> EY_DEVICE struct gemm_place small_place(const struct small_matmul_args &a)

@@ -32,7 +32,7 @@ template <int DTYPE, int TOKENS> struct small_gguf_shape {
         stages = SMALL_GGUF_STAGES(block_bytes, TOKENS),
     };
     static_assert((int)SMALL_HALVES * TOKENS * SMALL_STAGED_ROW * 4 <= stages * stage_bytes,
-                  "sums lie over the stages");
+                  "sums reuse the memory of the stages");
 };
 
 /* A thread's part of each stage: pieces of codes and scales, which are in chunks, and of d, which
