@@ -46,7 +46,7 @@ bool cuda_time_read(struct backend *be, size_t first, size_t bytes, double *seco
     if (!c->arena || first > c->arena_size || bytes > c->arena_size - first)
         return ey_fail(e, EY_INTERNAL, "the GPU has no memory to read");
     if (c->error.code != EY_OK)
-        return ey_fail_as(e, &c->error); /* of attach(), or of a step, which reports it too */
+        return ey_fail_as(e, &c->error); /* from attach(), or from a step that also reports it */
     if (!open_read_timer(c, e) ||
         !cuda_ok(d, d->event_record(c->read_timer[0], c->stream), "timing", e))
         return false;

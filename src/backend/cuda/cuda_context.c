@@ -83,8 +83,8 @@ static bool choose_device(struct cuda *c, ey_err *e)
     return true;
 }
 
-/* Creates the context and its memory; a small stack and no device-side printf or malloc keep it
- * small. */
+/* Creates the context and the stream. Without buffers for device-side printf and malloc, the
+ * context takes less GPU memory. */
 static bool open_context(struct cuda *c, ey_err *e)
 {
     const struct cuda_driver *d = &c->driver;
@@ -136,7 +136,7 @@ static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
 }
 
 /* Checks that the required kernels exist. Those of a file for one capability are optional as a
- * group: a build may lack them, and so does the tests' emulator. */
+ * group: a build may lack them, and the tests' emulator does. */
 static bool has_all_kernels(const struct cuda *c, ey_err *e)
 {
     for (int i = 1; i < GPU_KERNELS; i++) {

@@ -136,7 +136,7 @@ struct cuda {
     } step_output[2];
     int turn;                 /* output of the next step */
     int shown;                /* output that topk() reads */
-    char *pinned_step_memory; /* backs all of these */
+    char *pinned_step_memory; /* backs step_output and the regions' host copies */
 
     CUevent read_timer[2];      /* before and after a read (cuda_bandwidth.c) */
     bool launched[GPU_KERNELS]; /* since the self-test last reset it */

@@ -67,7 +67,7 @@ static float largest_value(const uint8_t *rows, size_t bytes, enum dtype dtype)
     return ldexpf(6, most - 127);
 }
 
-/* An upper bound of the magnitudes in a matrix, which several threads look for. */
+/* A search by several threads for an upper bound of the magnitudes in a matrix. */
 struct largest_search {
     const struct tensor *w;
     pthread_mutex_t lock; /* over `largest` */

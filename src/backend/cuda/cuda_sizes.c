@@ -139,8 +139,7 @@ struct step_layout cuda_step_layout(int n_rows, const struct backend_limits *l)
     return b;
 }
 
-/* Returns the bytes of one row of merge blocks of the widest image, the least size of the upload
- * buffer. */
+/* Returns the bytes of one row of merge blocks of the widest image; SCRATCH_WIDE must hold one. */
 static size_t image_row_bytes(const struct vision_shape *v, int max_patches)
 {
     size_t blocks = (size_t)(max_patches / larger_int(vision_group(v), 1)),

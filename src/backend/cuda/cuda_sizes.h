@@ -101,7 +101,7 @@ struct step_output_layout {
 };
 struct step_output_layout cuda_step_output_layout(const struct backend_limits *limits);
 
-/* int32 offsets of the parts of a step of at most `rows` rows in one buffer. */
+/* Offsets, in int32 elements, of the parts of a step of at most `rows` rows in one buffer. */
 struct step_layout {
     size_t token, feature, seq, index, position, logits_row, tile, sample_params, block_table,
         total;

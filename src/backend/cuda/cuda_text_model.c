@@ -73,8 +73,8 @@ static struct kv_layer kv_layer_of(const struct kv_cache *kv, int layer)
                              kv->shape.n_kv_heads, kv->shape.head_dim, kv->shape.fp8};
 }
 
-/* Computes raw q, k, v as out f32[n, q + 2 kv] from the normed x. Float32, because rounding before
- * the norms of q and k would round twice. */
+/* Computes raw q, k, v as out f32[n, q + 2 kv] from the normed x. They stay float32, so that q and
+ * k are not rounded before their norms. */
 static void matmul_qkv(struct cuda *c, float *out, const void *x, const struct attention *w,
                        const struct text_shape *s, int n, int n_prompt)
 {

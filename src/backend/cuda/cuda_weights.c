@@ -117,8 +117,8 @@ static bool place_scale(struct cuda *c, struct cuda_weight *out, const struct te
                                                 "scales of rows", e)) != NULL;
 }
 
-/* Returns a number of at most 2 as float16 whose last `cut` bits (0 or 3) are zero: a BF16 number
- * sets them only below 2^-14, and is rounded there. */
+/* Returns `value`, at most 2, as float16 with its last `cut` bits (0 or 3) zero. A BF16 number
+ * would set these bits only below 2^-14; there it is rounded. */
 static uint16_t short_f16(float value, int cut)
 {
     const float size = fabsf(value);
@@ -130,7 +130,7 @@ static uint16_t short_f16(float value, int cut)
     return (uint16_t)(sign | (uint32_t)(size * step + 0.5f) << cut);
 }
 
-/* Returns the word of a group: 16 bits, or wide. */
+/* Returns the word of a group: 16 bits, or 32 if words are wide. */
 static uint32_t scale_word(const struct tensor *w, int64_t row, int64_t g, float global_scale)
 {
     const float scale = weight_group_scale(w, row, g) / global_scale;

@@ -21,7 +21,7 @@ enum {
     DIM = 72,
     Q_WIDTH = SELFTEST_HEADS * DIM,
     VISION_WIDTH = SELFTEST_VISION_HEADS * DIM,
-    MATMUL_FEW_TOKENS = 48 /* differs from more tokens only in a partial tile */
+    MATMUL_FEW_TOKENS = 48 /* more tokens would change only the partial tile */
 };
 
 static const struct text_shape matmul_text = {.hidden = SELFTEST_COLS,
@@ -93,7 +93,7 @@ static void write_inputs(struct selftest *t, enum selftest_side side, const stru
     memory->write(be, b->rope, rope, ELEMENT_ROPE, n * DIM);
 }
 
-/* Computes q, and attention's result from keys and values, side by side. */
+/* Computes each row's q, followed by its attention result, which depends on keys and values. */
 static void run_qkv(struct selftest *t, enum selftest_side side, const struct matmul_selftest *m,
                     const struct matmul_case *q, float *out)
 {
@@ -204,8 +204,7 @@ static void compare_matmul(struct selftest *t, enum gpu_family family, struct ma
 
 /* ---- families ---- */
 
-/* Tests x[n, ROWS] += in[n, cols] · wᵀ with a matrix of another number of columns than the
- * model's. */
+/* Tests x[n, ROWS] += in[n, cols] · wᵀ with a matrix of fewer columns than the model's. */
 static void compare_plain(struct selftest *t, enum gpu_family family, const struct placed *gpu,
                           const struct placed *reference, int n)
 {

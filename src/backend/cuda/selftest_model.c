@@ -117,14 +117,14 @@ static struct tensor int4_tensor(struct selftest *t, int rows, int cols)
     return w;
 }
 
-/* Makes a GGUF matrix whose results over COLS columns are about 1: float16 scales of that size in
- * blocks of arbitrary codes. */
+/* Makes a GGUF matrix whose results over COLS columns are about 1: codes are random, and the
+ * exponents of the scales are set. */
 static struct tensor gguf_tensor(struct selftest *t, enum dtype dtype, int rows, int cols)
 {
     static const struct {
         enum dtype dtype;
-        uint8_t half[2]; /* offsets of the halves' upper bytes; 0 if there is none */
-        uint8_t size;    /* its exponent bits */
+        uint8_t half[2]; /* offsets of the scales' upper bytes; 0 if there is none */
+        uint8_t size;    /* exponent bits of these bytes */
     } halves[] = {
         {DTYPE_Q4_0, {1}, 0x20},    {DTYPE_Q4_1, {1, 3}, 0x20}, {DTYPE_Q5_0, {1}, 0x1c},
         {DTYPE_Q5_1, {1, 3}, 0x1c}, {DTYPE_Q8_0, {1}, 0x10},    {DTYPE_Q2_K, {81, 83}, 0x18},
