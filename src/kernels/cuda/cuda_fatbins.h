@@ -12,8 +12,8 @@ struct cuda_fatbin {
 };
 
 extern const struct cuda_fatbin cuda_fatbins[]; /* ended by a NULL name */
-extern const int cuda_fatbins_version; /* CUDA version of nvcc, in the form of cuDriverGetVersion():
-                                          13000; 0 without images */
+extern const int cuda_fatbins_version; /* CUDA version of nvcc, in the form of cuDriverGetVersion(),
+                                          such as 13000; 0 without images */
 extern const char cuda_fatbins_archs[]; /* "80 86 89 90 120f", for messages */
 
 #endif

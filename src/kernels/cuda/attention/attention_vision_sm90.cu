@@ -20,7 +20,7 @@
 enum {
     VISION_DIM = 64,
     VISION_KEYS = VISION_SM90_KEYS,  /* keys of a tile */
-    VISION_TILE = VISION_KEYS * 128, /* bytes of their keys, or values: 128 a row */
+    VISION_TILE = VISION_KEYS * 128, /* bytes of a tile's keys, or values: 128 a row */
     VISION_STAGE = 2 * VISION_TILE,
     VISION_WARPS = 4 * VISION_SM90_TEAMS /* warps that multiply */
 };

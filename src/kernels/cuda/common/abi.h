@@ -27,10 +27,10 @@ typedef uint16_t bf16;
  * Int4 matrices are packed in the same way, two values to a byte: a chunk is 16 rows by 128
  * columns. Their group scales are 16-bit words, one per row and group of columns: those of chunk
  * (rb, kc) begin at word (rb · n_kc + kc) · 16 · per, per = 128/group, in the order
- * [8 rows][per][rows g, g + 8]: one load brings a lane's two. A word holds a float16 scale, whose
- * last three bits are zero, shifted up by one, and the zero point in the low four bits: weight =
- * (value - zero) · scale · global scale. Padding words are 0. Where scales are F16 or may be
- * negative the words are wide, 32 bits: a whole float16 below, the zero point above it.
+ * [8 rows][per][rows g, g + 8]: one load brings both words of a lane. A word holds a float16 scale,
+ * whose last three bits are zero, shifted up by one, and the zero point in the low four bits:
+ * weight = (value - zero) · scale · global scale. Padding words are 0. Where scales are F16 or may
+ * be negative the words are wide, 32 bits: a whole float16 below, the zero point above it.
  *
  * Matrices that the fast kernels do not take (other dtypes, a number of columns that is no multiple
  * of 16 for FP8 or of 8 for BF16, int4 with reordered columns or with scales other than BF16 and

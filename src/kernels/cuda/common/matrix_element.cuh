@@ -55,7 +55,7 @@ EY_DEVICE int group_zero_at(const struct dev_matrix &w, int row, int groups, int
                  15u);
 }
 
-/* e2m1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below 0. */
+/* e2m1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. */
 EY_DEVICE float e2m1_value(int code)
 {
     const int exponent = code >> 1 & 3,

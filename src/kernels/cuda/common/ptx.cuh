@@ -184,10 +184,10 @@ EY_DEVICE void mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* c[16, 8] = a[16, 32] · b[32, 8], or added to c, of e4m3; GPUs of compute capability 8.9 and
- * later. Lane 4g + t holds of a: a[0] row g, columns 4t .. 4t+3; a[1] row g+8, the same; a[2] row
- * g, columns 4t+16 .. 4t+19; a[3] row g+8, the same. Of b: b0 rows 4t .. 4t+3 of column g; b1 rows
- * 4t+16 .. 4t+19. The lowest byte is the lowest column. c as above.
+/* c[16, 8] = a[16, 32] · b[32, 8] with e4m3 operands; mma_e4m3_add() adds to c instead. For GPUs of
+ * compute capability 8.9 and later. Lane 4g + t holds of a: a[0] row g, columns 4t .. 4t+3; a[1]
+ * row g+8, the same; a[2] row g, columns 4t+16 .. 4t+19; a[3] row g+8, the same. Of b: b0 rows 4t
+ * .. 4t+3 of column g; b1 rows 4t+16 .. 4t+19. The lowest byte is the lowest column. c as above.
  *
  * Products are exact, but the sum keeps some 14 bits on these GPUs (matmul/gemm_w8a8_sm89.cu adds
  * up in float32 after two steps). GeForce GPUs of sm_120 run at half their rate with float32 sums,

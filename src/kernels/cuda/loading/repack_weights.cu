@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Repacks weights while a model loads: row-major matrices to the packed order of abi.h (F16 becomes
  * BF16), GGUF blocks to that of gguf_layout.h, BF16 to int8 rows. Also unpacks matrices to BF16
- * before a GEMM. Any number of blocks shares the work. */
+ * before a GEMM. Any number of blocks of threads shares the work. */
 #include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/loading/repack_weights_launch.h"
 

@@ -210,7 +210,7 @@ EY_DEVICE void load_tokens(uint32_t x[4], const unsigned char *stage, int first_
 struct gemm_ring {
     unsigned char *memory;
     struct gemm_share share;
-    int thread, group; /* in the group; which group */
+    int thread, group; /* index of the thread in its group; index of the group */
     int chunks;        /* the group's */
     int filled;        /* chunks prefetched so far */
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the GEMM kernels (gemm.cu, gemm_w8a8_sm89.cu, gemm_wgmma_sm90.cu): positions of tiles,
- * block scales, and turning sums in shared memory into results. S is a kernel's shape. fp8: the
- * weights' type; rows, tokens: of a tile; warp_rows, warp_tokens: of the sums that are staged
- * together; staged_row: floats between tokens there; adds_in_memory: whether sums are added to y by
- * the memory system. */
+ * block scales, and turning sums in shared memory into results. S is a kernel's shape. fp8:
+ * whether weights are FP8; rows, tokens: of a tile; warp_rows, warp_tokens: of the sums that are
+ * staged together; staged_row: floats between tokens there; adds_in_memory: whether sums are added
+ * to y by the memory system. */
 #ifndef EY_CUDA_GEMM_COMMON_CUH
 #define EY_CUDA_GEMM_COMMON_CUH
 
@@ -47,8 +47,8 @@ template <class S> EY_DEVICE struct gemm_place gemm_place_of(const struct matmul
 
 /* ---- block scales ----
  *
- * Sums are kept in units of the scale of the block that is being added: one set of accumulators is
- * enough, which is multiplied by the old scale / the new one every 128 columns. A block whose scale
+ * Sums are kept in units of the scale of the block that is being added, so one set of accumulators
+ * is enough: every 128 columns it is multiplied by old scale / new scale. A block whose scale
  * is (nearly) zero counts as zeros and leaves the unit as it was. */
 struct running_scale {
     float current, next; /* next: of the following block, read early */

@@ -23,7 +23,7 @@
     T(32x64, 1, 1, 4, 2, 8, 2, 4, 1)
 
 /* The tiles for compute capability 9.0 (gemm_wgmma_sm90.cu): T(name, tiles of 64 rows per
- * warpgroup, tiles of 8 tokens). Their rings use all shared memory that a block may have there. */
+ * warpgroup, tiles of 8 tokens). A ring has as many stages as fit, at most GEMM_SM90_MAX_STAGES. */
 #define EY_GEMM_SM90_TILES(T) \
     T(128x256, 1, 32)         \
     T(128x224, 1, 28)         \

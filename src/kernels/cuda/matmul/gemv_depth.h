@@ -13,9 +13,8 @@ enum {
     UNIT_CHUNKS =
         2, /* side by side: copied and multiplied together by a warp of the head kernels */
     UNIT_BYTES = UNIT_CHUNKS * PACK_CHUNK,
-    GEMV_TOKEN_FLOATS =
-        PACK_ROWS +
-        4 /* floats of a warp's (a share's) sums of one token: no two lanes write to one bank */
+    GEMV_TOKEN_FLOATS = PACK_ROWS + 4 /* floats per token in the sums of a warp (or share); the 4
+                                         keep lanes in different banks */
 };
 
 /* Chunks of each of its tiles that a warp holds at a time: as many as a thread's registers allow.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts x of one token to integers of two signed bytes, which the matrix unit multiplies with
- * byte-sized quantized values (explained in gemv_m1_int4.cu; gemv_m1_gguf.cu does the same): a
- * warp's two chunks of 128 columns in its own shared memory. */
+ * byte-sized quantized values (explained in gemv_m1_int4.cu; gemv_m1_gguf.cu does the same). A warp
+ * converts two chunks of 128 columns at a time, in shared memory of its own. */
 #ifndef EY_CUDA_GEMV_M1_DIGITS_CUH
 #define EY_CUDA_GEMV_M1_DIGITS_CUH
 

@@ -19,7 +19,7 @@ enum {
     GEMV_M1_PAIR_WARPS = 8,  /* the same with two matrices */
     GEMV_M1_GGUF_WARPS = 10, /* the same for GGUF types with a norm, which need more registers */
     GEMV_M1_SHARED =
-        96 * 1024 /* bytes of a block for x of FP8: every GPU has 99 KiB, and sums need some */
+        96 * 1024 /* most bytes of x with FP8 weights: every GPU has 99 KiB, and sums need some */
 };
 
 /* FP8: halves of a row block of each matrix in a block of threads. */

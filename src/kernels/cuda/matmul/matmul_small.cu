@@ -31,8 +31,8 @@
  * FP8 and int8: a lane's 16 weights are columns 16t .. 16t+15, of which word s is 4s .. 4s+3; FP8's
  * moved bits give pairs (0, 2) and (1, 3), int8's (0, 1) and (2, 3). BF16: columns 8t + 4 (s % 2)
  * .. +3 of chunk s / 2, in pairs of neighbors. Int4: 64 columns are half of a chunk of 128, of
- * which a lane has 32t + 16 half ..; a word's eight come as pairs (i, i + 4). Units are swizzled by
- * token for load_matrices(). */
+ * which a lane has the 16 from 32t + 16 half on; a word's eight come as pairs (i, i + 4). Units are
+ * swizzled by token for load_matrices(). */
 
 EY_DEVICE bool arranges_f16(const struct arrange_args &a)
 {

@@ -24,7 +24,7 @@ enum {
     SMALL_SHARE_BYTES = 100 << 10, /* least bytes of weights per SM for which this kernel beats a
                                       GEMV of SMALL_LEAST_ROWS rows */
     ARRANGE_THREADS = 256,
-    ARRANGE_COLUMNS = 16, /* x has a multiple of this many */
+    ARRANGE_COLUMNS = 16, /* x has a multiple of this many columns */
 };
 
 /* K(name, dtype, tokens) */

@@ -25,7 +25,7 @@ enum {
     PLANES_WARPS = 8, /* of a team, each with 16 rows of the tile */
     PLANES_MOST_STAGES = 16,
     PLANES_HEAD = 1024,   /* bytes of barriers, and of 1/rms, before the ring */
-    PLANES_RMS_AT = 256,  /* its offset there */
+    PLANES_RMS_AT = 256,  /* offset of 1/rms there */
     PLANES_THREADS = 128, /* of a block of make_planes: a warp for SCALE_BLOCK columns of a row */
     PLANES_PARTS_X_TOKENS = SMALL_MOST_PARTS * SMALL_MOST_TOKENS, /* size of the buffer of parts */
 };
@@ -67,7 +67,7 @@ static inline bool planes_take(const struct matmul_args *a)
 /* The times in microseconds of a matmul's blocks of threads, measured on an H200 (64 and 128
  * tokens: on an H100). */
 struct planes_costs {
-    int tokens, blocks;  /* of threads that an SM runs at once */
+    int tokens, blocks;  /* blocks: of threads that an SM runs at once */
     double start, stage, /* of a round of blocks; of each of its stages */
         reading,         /* of a stage's weights, while all SMs read */
         part,            /* of each split if there are several */

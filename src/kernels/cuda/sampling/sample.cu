@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples the next token on the GPU, so that the next step can start before the host has seen the
- * logits, and copies a step's inputs and outputs. The host samples too, and its token is final: a
- * different rounding of exp here costs a step, never an answer. */
+ * logits, and copies a step's inputs and outputs. The host samples too, and its token is final: if
+ * exp rounds differently here, a step is lost, but the answer is the same. */
 #include "kernels/cuda/sampling/sample_launch.h"
 #include "kernels/cuda/common/ptx.cuh"
 
