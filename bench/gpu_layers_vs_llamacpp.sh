@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# bench/gpu_layers_vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF [LAYERS]: a text model divided between GPU and CPU,
-# eyelet and llama.cpp in turns. MODEL is made by mkcheckpoint --like qwen3-vl-8b-fp8 (random weights), GGUF has the
+# bench/gpu_layers_vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF [LAYERS]: compares eyelet with llama.cpp, in turns, on a
+# text model divided between GPU and CPU. mkcheckpoint --like qwen3-vl-8b-fp8 makes MODEL (random weights), GGUF has the
 # same shapes, LLAMA_BIN is the folder of a built llama.cpp. LAYERS (18) of the text model and the head are on the
 # GPU. Environment: ROUNDS (3), THREADS (all). Prints medians, minima and maxima.
 set -u

@@ -20,22 +20,23 @@ enum {
 };
 
 static const char usage[] =
-    "use: bench_serve [OPTION...] [-- OPTION-OF-THE-SERVER...]\n"
-    "  --server PROGRAM       eyelet, to be started (default: build/eyelet)\n"
+    "usage: bench_serve [OPTION...] [-- OPTION-OF-THE-SERVER...]\n"
+    "  --server PROGRAM       the eyelet to start (default: build/eyelet)\n"
     "  --model DIR            its checkpoint (default: models/demo)\n"
-    "  --base-url URL         measure a running server, http://127.0.0.1:8000\n"
-    "  --model-name NAME      the model in requests\n"
-    "  --streams N[,N...]     at once (default: 1,8,32)\n"
-    "  --tokens N             of an answer (default: 64)\n"
-    "  --answers N            of each client in a round, one after the other (default: 1)\n"
-    "  --rounds N             of each measurement (default: 5; 0: neither streams nor waits)\n"
-    "  --image WxH            of streams with an image (default: 448x448; 0x0: text alone)\n"
-    "  --big-image WxH        that may make others wait (default: 1024x768)\n"
-    "  --stall-tokens N       of the stream that may have to wait (default: 2000; 0: do not "
-    "measure)\n"
+    "  --base-url URL         measure a running server, such as http://127.0.0.1:8000\n"
+    "  --model-name NAME      the model that requests name\n"
+    "  --streams N[,N...]     numbers of concurrent streams (default: 1,8,32)\n"
+    "  --tokens N             tokens of each answer (default: 64)\n"
+    "  --answers N            questions of each client in a round, asked in sequence (default: 1)\n"
+    "  --rounds N             rounds of each measurement (default: 5; 0: measure neither streams\n"
+    "                         nor delays)\n"
+    "  --image WxH            size of the streams' images (default: 448x448; 0x0: text alone)\n"
+    "  --big-image WxH        size of the image that may delay a stream (default: 1024x768)\n"
+    "  --stall-tokens N       tokens of the stream that may be delayed (default: 2000; 0: do not\n"
+    "                         measure)\n"
     "  --cost N               requests of one token (default: 400; 0: do not measure)\n"
     "  --dialects N           rounds that compare the dialects (default: 0; 20 is a good number)\n"
-    "  --patience SECONDS     to wait for anything (default: 600)\n";
+    "  --patience SECONDS     the longest wait for anything (default: 600)\n";
 
 static bool fail_value(const char *text)
 {

@@ -107,7 +107,7 @@ bool measure_cost(struct serve *b, ey_err *e)
     bool ok = ey_engine_open(&engine, &options, e) &&
               measure_both(b, engine, &engine_times, &server_times, e);
     if (ok) {
-        printf("\nOne token, %zu times each, by turns; milliseconds\n", server_times.n);
+        printf("\nOne token, %zu times each, in turns; milliseconds\n", server_times.n);
         print_times("engine", &engine_times);
         print_times("server", &server_times);
         printf("the server adds %.3f at p50\n", 1e3 * (samples_percentile(&server_times, 0.5) -

@@ -102,7 +102,7 @@ static bool check_answer(struct comparison *c, enum dialect d, const struct shap
         dialect_read_whole(d, a, body);
     c->prompt_tokens[d] = a->prompt_tokens;
     if (a->done && !a->failed && a->completion_tokens == tokens_of(c->bench, s)) return true;
-    return ey_fail(e, EY_IO, "%s: %lld tokens instead of %d: take a model that does not stop early",
+    return ey_fail(e, EY_IO, "%s: %lld tokens instead of %d: use a model that does not stop early",
                    dialect_name(d), (long long)a->completion_tokens, tokens_of(c->bench, s));
 }
 

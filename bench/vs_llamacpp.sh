@@ -1,27 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF MMPROJ: eyelet and llama.cpp on the CPU, one after the other in
-# every round. MODEL is made by mkcheckpoint --like qwen3-vl-2b-fp8 (random weights); LLAMA_BIN is the folder of a
-# built llama.cpp, GGUF and MMPROJ its files of the same shapes. EYELET and bench_serve must be in their build folder.
-# Prints medians, minima, maxima and ratios. Environment:
-# ROUNDS (5, at least 5), THREADS (2), KEEP=FOLDER for the programs' own output, FROM=N: use the output of rounds
-# before N in KEEP (beyond ROUNDS it only prints).
-# OPTIONS="--head 8bit ...": options of eyelet for additional rows. GGUF_BF16=FILE: llama.cpp with the unquantized
-# weights.
-# SERVERS=1: also times until both servers are ready (LLAMA_BIN must have llama-server) and client-side speed of
-# eyelet's. llama-server ends most streams of random weights with an error, as it cannot parse them, so that row
-# compares with llama-batched-bench and prompts of equal length, without a server.
+# bench/vs_llamacpp.sh EYELET MODEL LLAMA_BIN GGUF MMPROJ: compares eyelet with llama.cpp on the CPU; each round runs
+# both. mkcheckpoint --like qwen3-vl-2b-fp8 makes MODEL (random weights); LLAMA_BIN is the folder of a built llama.cpp,
+# GGUF and MMPROJ its files of the same shapes. EYELET and bench_serve must be in their build folder. Prints medians,
+# minima, maxima and ratios. Environment:
+# ROUNDS (5, which is also the minimum), THREADS (2). KEEP=FOLDER: keep the programs' own output there.
+# FROM=N: begin with round N, and read earlier rounds from KEEP; if N is greater than ROUNDS, only print.
+# OPTIONS="--head 8bit ...": measure eyelet with these options, too. GGUF_BF16=FILE: measure llama.cpp with these
+# unquantized weights, too.
+# SERVERS=1: also measure the time until both servers are ready (LLAMA_BIN must have llama-server), and the speed of
+# eyelet's server as clients see it. llama-server cannot parse the text of random weights and ends most streams with an
+# error, so this speed is compared with that of llama-batched-bench, which has prompts of equal length but no server.
 set -u
 [ $# -eq 5 ] || { echo "usage: $0 EYELET MODEL LLAMA_BIN GGUF MMPROJ" >&2; exit 2; }
 eyelet=$1 model=$2 llama=$3 gguf=$4 mmproj=$5
 rounds=${ROUNDS:-5} threads=${THREADS:-2} from=${FROM:-1} prompt=782 answer=64 image=1024x768 depth=128 streams=4 \
   asked=32
 [ "$rounds" -ge 5 ] || { echo "$0: ROUNDS is $rounds; fewer than 5 say nothing about the spread" >&2; exit 2; }
-[ "$from" = 1 ] || [ -n "${KEEP:-}" ] || { echo "$0: FROM goes with KEEP" >&2; exit 2; }
+[ "$from" = 1 ] || [ -n "${KEEP:-}" ] || { echo "$0: FROM needs KEEP" >&2; exit 2; }
 serve=$(dirname "$eyelet")/bench/bench_serve
 for program in "$eyelet" "$llama/llama-bench" "$llama/llama-mtmd-cli" "$llama/llama-batched-bench" \
   ${SERVERS:+"$llama/llama-server" "$serve"}; do
-  [ -x "$program" ] || { echo "$0: $program is not a program" >&2; exit 2; }
+  [ -x "$program" ] || { echo "$0: $program is missing or not executable" >&2; exit 2; }
 done
 out=${KEEP:-$(mktemp -d)} server=
 mkdir -p "$out"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# bench/vs_peers_gpu.sh EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]: eyelet, llama.cpp and transformers on one GPU,
-# with the same shapes, in one run. MODEL2B and MODEL4B are made by mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8
+# bench/vs_peers_gpu.sh EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]: compares eyelet with llama.cpp and transformers
+# on one GPU, with models of the same shapes. mkcheckpoint --like qwen3-vl-2b-fp8 and -4b-fp8 makes MODEL2B and MODEL4B
 # (random weights). LLAMA_BIN is the folder of a built llama.cpp and GGUF_DIR has 2b.gguf, 4b.gguf, mmproj-2b.gguf and
-# mmproj-4b.gguf of the same shapes; without them llama.cpp is left out. transformers needs python3 with torch and
-# transformers. Environment: ROUNDS (3), TRANSFORMERS_ROUNDS (as many; 0 leaves it out), KEEP=FOLDER for the programs'
-# own output.
+# mmproj-4b.gguf of the same shapes; without them llama.cpp is left out. The rows of transformers need
+# python3 with torch and transformers. Environment: ROUNDS (3), TRANSFORMERS_ROUNDS (as many; 0 leaves transformers
+# out), KEEP=FOLDER for the programs' own output.
 set -u
 [ $# -ge 3 ] || { echo "usage: $0 EYELET MODEL2B MODEL4B [LLAMA_BIN [GGUF_DIR]]" >&2; exit 2; }
 eyelet=$1 model_2b=$2 model_4b=$3 llama=${4:-} gguf=${5:-.}
@@ -97,14 +97,14 @@ for size in 2b 4b; do
     "$(of_eyelet $size 'vision  *\([0-9.]*\) s' | awk '{print 1000 * $1}')" "$(of_image 2 $size)"
   row "$size the first image's vision encoder" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" \
     "$(of_image 1 $size)"
-  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" \
+  row "$size GPU memory in use" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" \
     "$([ -z "$llama" ] || cat "$out/llama-memory-$size"-?)"
   row "$size decode" tok/s more "$decode" "$(of_transformers $size 'decode \([0-9.]*\) tok')" transformers
   row "$size first token" ms less "$(of_eyelet $size 'first  *\([0-9.]*\) ms to')" \
     "$(of_transformers $size 'first token \([0-9.]*\) ms')" transformers
-  row "$size GPU in use by all" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" \
+  row "$size GPU memory in use" MiB less "$(of_eyelet $size 'planned, \([0-9]*\) of')" \
     "$(of_transformers $size ' \([0-9]*\) MiB of the GPU')" transformers
-  row "$size load without the device's own" s less \
+  row "$size load without opening the GPU" s less \
     "$(cat "$out/eyelet-$size"-? | sed -n 's/^load *\([0-9.]*\) s, of which \([0-9.]*\) s.*/\1 \2/p' |
     awk '{print $1 - $2}')" ""
 done

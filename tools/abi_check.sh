@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks that programs compiled with an older libeyelet still run: tools/abi_check.sh [COMMIT]. abidiff compares this
-# tree's library with that of COMMIT, or of the newest version tag, or in a tree without tags with the ABI in
-# tools/libeyelet.abi, which tools/abi_check.sh --store writes. New functions are allowed, and new fields at the ends of
-# structs that begin with their size. The last line is "N passed, N failed".
+# tree's library with that of COMMIT; without COMMIT, with that of the newest version tag; in a tree without tags, with
+# the ABI in tools/libeyelet.abi, which tools/abi_check.sh --store writes. New functions are allowed, and new fields at
+# the ends of structs that begin with their size. The last line is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 stored=tools/libeyelet.abi

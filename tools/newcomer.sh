@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Follows README.md on a bare Debian 12, as a newcomer would: tools/newcomer.sh [ROOT]. debootstrap makes the system,
-# unless ROOT names one that it has made before, which is changed. The script runs the lines under "Install" as they are
-# and then those under "Use", which must print what README says. Needs root, a Debian mirror (EY_DEBIAN_MIRROR) and about
-# half an hour on two cores. The last line is "N passed, N failed".
+# unless ROOT names one that it has made before; the script changes it. The script runs the lines under "Install" as
+# they are and then those under "Use", which must print what README says. Needs root, a Debian mirror (EY_DEBIAN_MIRROR)
+# and about half an hour on two cores. The last line is "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 mirror=${EY_DEBIAN_MIRROR:-http://deb.debian.org/debian}

@@ -19,7 +19,8 @@ if ! cmp -s "$folder/package-lock.json" "$stamp"; then
   cp "$folder/package-lock.json" "$stamp"
 fi
 
-# clients mostly wait for a server, so two files run at the same time, where Node can do so; a page's tests watch time
+# Clients mostly wait for a server, so two files run at the same time, if Node can do so. The page's tests depend on
+# timing.
 together=
 case $folder in */clients) if node --help | grep -q -e --test-concurrency; then together=--test-concurrency=2; fi ;; esac
 exec node --test $together --test-reporter=./tests/node/reporter.mjs "$folder"/*.test.mjs

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a build needs: tools/setup.sh [clang] [style] [portable] [node] [clients] [ui]
 # [install] [packages] [python] [real] [wheel] [abi] [newcomer] [fonts]. Without root, prints the command that installs
-# them. Prints nothing if all are installed, and does nothing on a system without dpkg. `fonts` are those with which the
-# demo model is trained; they are also copied to tools/demo-model/fonts.
+# them. Prints nothing if all are installed, and does nothing on a system without dpkg. `fonts` installs those with
+# which the demo model is trained, and copies them to tools/demo-model/fonts.
 set -eu
 
 packages='gcc g++ libc6-dev cmake ninja-build pkg-config libturbojpeg0-dev libpng-dev libwebp-dev libgif-dev zlib1g-dev

@@ -2,7 +2,7 @@
 """Runs a checkpoint in float32 on the CPU with only PyTorch, numpy and PIL: a second, independent reference.
 
 It follows the description of the architecture and not model.py, and runs one image at a time with a KV cache. The
-pre-tokenizer is exact for letters, digits and signs of ASCII, and the demo's texts have no others.
+pre-tokenizer is exact for ASCII letters, digits and punctuation, and the demo's texts have no other characters.
 """
 import functools
 import json

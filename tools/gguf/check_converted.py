@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a GGUF file that eyelet convert made with the gguf package: check_converted.py FILE.gguf CHECKPOINT
+"""Checks a GGUF file made by eyelet convert, using the gguf package: check_converted.py FILE.gguf CHECKPOINT
 
 Compares every tensor of the checkpoint (safetensors, plain or pack-quantized by compressed-tensors) with that of the
 file, value by value, after undoing llama.cpp's changes of names and rows. Compares the tokens, too. Needs gguf and
