@@ -4,7 +4,7 @@
 
 PORTABLE is the folder that `make portable` wrote: its programs, and the libraries and models that they open, go into
 eyelet/_native. LIBRARY is libeyelet.so.0 of a build with shared libraries. The libraries that it needs go into
-eyelet.libs with unique names, as auditwheel does it, so that the loader does not use another package's copy instead.
+eyelet.libs with unique names, as auditwheel does, so that the loader does not use another package's copy instead.
 The wheel's tag is the newest glibc that any file needs. Needs patchelf, strip, objdump and the standard library."""
 from __future__ import annotations
 

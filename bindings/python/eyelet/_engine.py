@@ -39,7 +39,7 @@ def size_of(value: Union[int, str], name: str) -> int:
         except (ValueError, OverflowError):
             value = -1
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
-        raise ValueError(f'{name} is bytes, as a number or as "8151MiB"')
+        raise ValueError(f'{name} must be a number of bytes, or a text such as "8151MiB"')
     return value
 
 
@@ -137,7 +137,7 @@ class Request:
 
     def __init__(self, messages: Sequence[tuple[str, Sequence[Union[str, bytes]]]], detail: str = "auto") -> None:
         if detail not in DETAILS:
-            raise ValueError(f"detail is {detail!r}; it is one of {', '.join(DETAILS)}")
+            raise ValueError(f"detail is {detail!r}; it must be one of {', '.join(DETAILS)}")
         self.struct = _ffi.Request(size=ctypes.sizeof(_ffi.Request), add_bos=True, top_logprobs=-1)
         self.keep: list[Any] = []
         self.stop_ids: frozenset[int] = frozenset()
