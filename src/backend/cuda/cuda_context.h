@@ -172,7 +172,8 @@ bool cuda_check_call(struct cuda *c, CUresult result,
 bool cuda_take_error(struct cuda *c,
                      ey_err *e); /* fails with an error recorded since the last call */
 void cuda_launch(struct cuda *c, const struct launch *l, const void *args);
-/* Adds up pending sums. Call it before anything but a launch uses results of kernels. */
+/* Adds up pending sums. cuda_launch() calls it; call it also before a copy or a wait that needs the
+ * results of kernels. */
 void cuda_add_pending(struct cuda *c);
 /* Returns the arguments with which make_planes adds up the pending sums; nothing is pending
  * afterwards. */
@@ -208,8 +209,8 @@ struct upload_viewer {
     void *context;
 };
 
-/* The same; shows the bytes to `viewer` unless it is NULL. For a viewer they must be whole blocks,
- * at most UPLOAD_BYTES. */
+/* Uploads like cuda_upload(), and shows the bytes to `viewer` unless it is NULL. For a viewer they
+ * must be whole blocks, at most UPLOAD_BYTES. */
 void cuda_upload_viewed(struct cuda *c, void *to, const void *from, size_t bytes,
                         const struct upload_viewer *viewer);
 

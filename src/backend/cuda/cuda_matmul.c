@@ -272,8 +272,8 @@ static bool uses_planes(const struct cuda *c, const struct matmul_args *a)
            a->k <= cuda_widest_text_input(&c->limits);
 }
 
-/* Returns the arguments for making planes of the matmul's x, which also adds up sums pending for
- * x. */
+/* Returns the arguments with which make_planes converts the matmul's x and adds the sums pending
+ * for it. */
 static struct planes_args planes_of(struct cuda *c, const struct matmul_args *a)
 {
     struct planes_args x = {0};

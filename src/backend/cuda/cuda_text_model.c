@@ -296,7 +296,7 @@ static const int32_t *rows_on_gpu(struct cuda *c, const int32_t *rows, int n)
     return device;
 }
 
-/* Returns the rows for which the head is read only once. */
+/* Returns the most rows for which the head is read only once. */
 static int head_rows(const struct cuda *c, const struct placed *head)
 {
     const struct dev_matrix *w = &cuda_weight_of(head)->matrix;

@@ -49,8 +49,8 @@ static void copy_units(void *context, size_t begin, size_t end, int thread)
     (void)thread;
 }
 
-/* Returns a buffer of the ring filled with `bytes` of `from`, once its last contents were
- * copied. */
+/* Fills the ring's next buffer with `bytes` of `from` once its previous contents were copied;
+ * returns its index. */
 static int fill_upload_buffer(struct cuda *c, const void *from, size_t bytes,
                               const struct upload_viewer *viewer)
 {

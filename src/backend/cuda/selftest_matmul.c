@@ -273,7 +273,7 @@ static enum selftest_dtype dtype_of_small(enum gpu_family family)
                                                 : OF_INT4;
 }
 
-/* Tests all operations of a GEMV of n rows; the only 8-bit matrix is the head. */
+/* Tests all operations of a GEMV of n rows; the only int8 matrix is the head. */
 static void compare_gemvs(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                           enum selftest_dtype dtype, int n)
 {
@@ -292,7 +292,7 @@ static void compare_gemv_m1(struct selftest *t, struct matmul_selftest *m)
                        &(struct matmul_case){ops[i % 3], dtypes[i / 3], 1, false});
 }
 
-/* Tests each of the family's kernels; the only 8-bit matrix is the head. */
+/* Tests each of the family's kernels; the only int8 matrix is the head. */
 static void compare_small(struct selftest *t, enum gpu_family family, struct matmul_selftest *m,
                           enum selftest_dtype dtype)
 {
