@@ -10,11 +10,11 @@
  * A block's warps take its chunks in turn, loaded directly into the operands of mma_bf16, 16 keys
  * at a time: scoresᵀ[16 keys, 8 heads] = K[16, dim] · qᵀ and oᵀ[dim, 8 heads] += Vᵀ[dim, 16 keys] ·
  * weightsᵀ. Lane 4g + t reads the 16-byte pieces t, t + 4, .. of keys g and g + 8, and the pieces
- * g, g + 8, .. of values 2t, 2t+1, 2t+8, 2t+9. A matmul does not depend on the order of columns, so
- * each matrix instruction takes the columns that its lanes hold. A warp prefetches its next chunk,
- * even one of the next pair, before it finishes the current one. Loads of the first keys and values
- * start before the previous kernel has ended; while they are in flight, warps norm and rotate
- * heads. */
+ * g, g + 8, .. (of 8 bytes if a row has 64) of values 2t, 2t+1, 2t+8, 2t+9. A matmul does not
+ * depend on the order of columns, so each matrix instruction takes the columns that its lanes hold.
+ * A warp prefetches its next chunk, even one of the next pair, before it finishes the current one.
+ * Loads of the first keys and values start before the previous kernel has ended; while they are in
+ * flight, warps norm and rotate heads. */
 #include "kernels/cuda/attention/decode_heads.cuh"
 
 /* ---- division of work ---- */

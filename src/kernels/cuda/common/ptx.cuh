@@ -494,7 +494,7 @@ EY_DEVICE uint32_t e4m3_pair(uint32_t two_high_bytes)
 
 /* Converts e4m3 bytes 2·half and 2·half + 1 of `four` to a BF16 pair, as above; `factor` is 2^120
  * twice (E4M3_FACTOR), or 0 for two zeros. Bytes are widened with their signs, so that one shift
- * moves sign and code near their fields and one mask removes the copies of the sign. */
+ * moves sign and code to their fields and one mask removes the other copies of the sign. */
 enum { E4M3_FACTOR = 0x7b807b80 };
 
 template <int half> EY_DEVICE uint32_t e4m3_widened(uint32_t four, uint32_t factor)

@@ -354,7 +354,8 @@ EY_KERNEL(repack_gguf, struct repack_gguf_args, REPACK_THREADS, 2)
     }
 }
 
-/* A thread takes a unit of a row, which belongs to the four lanes of a row in one BF16 chunk. */
+/* A thread takes a unit of rows g and g + 8. A row's part belongs to the four lanes of that row in
+ * one BF16 chunk. */
 template <int dtype> EY_DEVICE void unpack_gguf_as(const struct unpack_args &a)
 {
     typedef struct gguf_form<dtype> form;

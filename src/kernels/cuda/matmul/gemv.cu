@@ -232,8 +232,8 @@ EY_DEVICE void gemv_store_piece(const struct gemv_staged_x &s, const struct matm
     if (rms) s.squares[chunk * a.n + token] = squares;
 }
 
-/* Stages the chunks' x for all tokens. The lane's first piece is already in flight; each next piece
- * is loaded while one is processed. */
+/* Stages the chunks' x for all tokens. The lane's first piece is already in flight; each further
+ * piece is loaded while the one before it is processed. */
 template <int dtype, int groups, bool rms>
 EY_DEVICE void gemv_stage_x(const struct gemv_staged_x &staged, const struct matmul_args &a,
                             const struct gemv_stage &s, struct gemv_piece p,

@@ -15,7 +15,8 @@ template <int dtype, int matrices> struct m1_gguf_weights {
     uint32_t d[matrices][2];
 };
 
-/* Loads pair `pair` of a row block; pairs beyond the last are loaded and multiplied by zeros. */
+/* Loads pair `pair` of a row block. In place of chunks beyond the last, it loads the last one; x is
+ * zero there. */
 template <int dtype, int matrices>
 EY_DEVICE void m1_gguf_load(struct m1_gguf_weights<dtype, matrices> &p,
                             const uint8_t *const row_block[matrices], int pair, int n_chunks)

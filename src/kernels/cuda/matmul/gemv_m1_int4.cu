@@ -53,7 +53,7 @@ EY_DEVICE void m1_int4_load(struct m1_int4_weights<out> *p, const struct matmul_
     for (int i = 0; i < PAIR; i++) {
         const uint32_t chunk = (uint32_t)min(
             m1_int4_chunk(turn, i),
-            n_chunks - 1); /* chunks beyond the last are loaded and multiplied by zeros */
+            n_chunks - 1); /* in place of chunks beyond the last, loads the last; x is zero there */
         const uint32_t at = chunk * PACK_CHUNK + (uint32_t)lane_index() * 16,
                        scale_zero_at = chunk * r.scale_zero_words + r.scale_zero_of_lane;
 #pragma unroll
@@ -69,8 +69,8 @@ EY_DEVICE void m1_int4_load(struct m1_int4_weights<out> *p, const struct matmul_
 
 /* ---- matmul ---- */
 
-/* Multiplies a chunk's upper and lower rows with x: c[0], c[2] are its upper digits, c[1], c[3] the
- * lower ones. */
+/* Multiplies a chunk's upper and lower rows with x: c[0] and c[2] are the sums with x's upper
+ * digits, c[1] and c[3] those with its lower digits. */
 EY_DEVICE void m1_int4_multiply_chunk(int c[4], const uint4 rows[2], const unsigned char *x)
 {
 #pragma unroll

@@ -36,7 +36,7 @@ EY_BOTH static inline int gemv_m1_chunks(int dtype, int k)
     return (k + columns - 1) / columns;
 }
 
-/* Returns the warps: the fewest for the fewest rounds that `most` warps allow. */
+/* Returns the fewest warps that need no more rounds than `most` warps would. */
 static inline int gemv_m1_warps(int n_chunks, int depth, int most)
 {
     int rounds = (n_chunks + depth * most - 1) / (depth * most);

@@ -55,7 +55,7 @@ EY_DEVICE int lm_head_next_slot(int slot, const struct matmul_args &a)
 }
 
 /* Prefetches the next unit; missing chunks become zeros. Every call commits one group of copies,
- * even an empty one, so that groups count units. */
+ * even an empty one, because waits count groups. */
 EY_DEVICE void lm_head_prefetch_unit(struct lm_head_prefetch &r, const struct matmul_args &a)
 {
     const struct lm_head_layout &l = a.lm_head;
@@ -227,8 +227,8 @@ EY_DEVICE void find_coming(struct coming_x &c, const struct matmul_args &a,
     c.norm = load_norm8(a, c.piece.column);
 }
 
-/* Stages the units' x for all tokens. The lane's first piece is already in flight; each next piece
- * is loaded while one is processed. */
+/* Stages the units' x for all tokens. The lane's first piece is already in flight; each further
+ * piece is loaded while the one before it is processed. */
 template <int dtype, int groups>
 EY_DEVICE void lm_head_stage_x(const struct lm_head_staged_x &staged, const struct matmul_args &a,
                                const struct lm_head_stage &s, const struct coming_x &first)

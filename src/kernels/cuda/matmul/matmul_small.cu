@@ -40,7 +40,7 @@ EY_DEVICE bool arranges_f16(const struct arrange_args &a)
 }
 
 /* Return lane t's first column in the units of piece i, and the distance from there to its second
- * two columns. */
+ * pair of columns. */
 EY_DEVICE int arranged_column(const struct arrange_args &a, int i, int t)
 {
     const int block = i / 4, s = i % 4;
@@ -61,7 +61,7 @@ EY_DEVICE float2 arrange_pair(const struct arrange_args &a, int64_t row, int col
     return make_float2(bf16_low(v), bf16_high(v));
 }
 
-/* Loads columns column, column + 1 and column + second, + second + 1 of x. */
+/* Loads two columns of x from `column` on, and two from column + second on. */
 EY_DEVICE float4 arrange_load(const struct arrange_args &a, int64_t row, int column, int second)
 {
     if (column >= a.k) return make_float4(0, 0, 0, 0);

@@ -79,7 +79,8 @@ static inline int small_room(int dtype, int tokens, int sm_count, int sm_shared)
     return sm_shared >= 2 * (SMALL_SHARED(dtype, tokens) + 1024) ? 2 * sm_count : sm_count;
 }
 
-/* Returns the splits with the fewest sequential stages; starting and joining count as some, too. */
+/* Returns the splits with the fewest sequential stages. Starting counts as one stage, joining as
+ * three more. */
 static inline int small_splits(int tiles, int blocks, int room)
 {
     int best = 1, least = 0;
@@ -121,8 +122,8 @@ static inline int64_t small_weight_bytes(const struct matmul_args *a)
 }
 
 /* Whether this kernel is faster than a GEMV, measured on an H100: each SM's share of the weights
- * must be large enough to make up for one more launch and for joining. A norm is half of a GEMV's
- * work on x. */
+ * must be large enough to make up for one more launch and for joining. A norm doubles a GEMV's
+ * work on x, so half of the bytes suffice. */
 static inline bool small_is_faster(const struct matmul_args *a, int sm_count)
 {
     const int64_t bytes = small_weight_bytes(a) * (a->norm ? 2 : 1);

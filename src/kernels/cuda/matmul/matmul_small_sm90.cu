@@ -4,10 +4,10 @@
  *
  * Only x is converted, once: the matrix unit takes e4m3 weights unconverted, and x as two planes of
  * e4m3, x = (high + low) · scale, with a power of two for each token and 128 columns. A BF16 number
- * has eight significant bits and an e4m3 one four, so two planes hold one exactly if it is at least
- * 2^-10 of the largest of its 128 columns, and any other with an error within 2^-18 of the largest.
- * Weights in registers are multiplied with both planes: one after the other into the same sums or,
- * with few tokens, as columns of one instruction.
+ * has eight significant bits and an e4m3 one four, so two planes hold a number exactly if it is at
+ * least 2^-10 of the largest of its 128 columns, and any other with an error within 2^-18 of the
+ * largest. Weights in registers are multiplied with both planes: one after the other into the same
+ * sums or, with few tokens, as columns of one instruction.
  *
  * A block of threads has 128 weight rows and all tokens. One warp streams weights and x through a
  * ring by bulk copies; weights do not depend on the previous kernel, so the ring is full of them
