@@ -52,6 +52,7 @@ static const struct schema_case cases[] = {
      {"\"r\"", "\"gre\"", "2", "false", "[]", "\"reds\""}},
     {"{\"type\": \"string\", \"enum\": [\"a\", 1, null]}", {"\"a\""}, {"1", "null"}},
     {"{\"type\": \"integer\", \"enum\": [1.0, 1.5, 2]}", {"1.0", "2"}, {"1.5"}},
+    {"{\"type\": \"integer\", \"enum\": [1e16, -2e300, 1e-7]}", {"1e16", "-2e300"}, {"1e-7"}},
     /* strings */
     {"{\"type\": \"string\", \"maxLength\": 3}",
      {"\"\"", "\"abc\"", "\"日本語\"", "\"\\n\\u00e9x\"", "\"\\ud83d\\ude00ab\"", "\"😀😀😀\""},
@@ -381,6 +382,7 @@ static const char *const refused[][2] = {
     {"{\"anyOf\": [{\"type\": \"string\"}], \"properties\": {}}", "\"properties\" with \"anyOf\""},
     {"{\"allOf\": [{\"type\": \"string\"}, {\"minLength\": 1}]}", "#/allOf"},
     {"{\"oneOf\": [{\"type\": \"number\"}, {\"type\": \"integer\"}]}", "#/oneOf"},
+    {"{\"oneOf\": [{\"type\": \"integer\"}, {\"const\": 1e16}]}", "#/oneOf"},
     {"{\"oneOf\": [{\"type\": \"string\"}, {\"const\": \"a\"}]}", "#/oneOf"},
     {"{\"oneOf\": [{\"$ref\": \"#/$defs/a\", \"nullable\": true}, {\"type\": \"null\"}], "
      "\"$defs\": "

@@ -7,6 +7,7 @@
  * describes them. */
 #include "constrain/json_schema/schema.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -182,7 +183,7 @@ static unsigned type_of_value(json_object *value)
     case json_type_int: return TYPE_INTEGER;
     case json_type_double: {
         double d = json_object_get_double(value);
-        return d >= -1e15 && d <= 1e15 && d == (double)(int64_t)d ? TYPE_INTEGER : TYPE_NUMBER;
+        return isfinite(d) && d == floor(d) ? TYPE_INTEGER : TYPE_NUMBER;
     }
     case json_type_boolean: return TYPE_BOOLEAN;
     default: return TYPE_NULL;
