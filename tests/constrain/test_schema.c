@@ -291,6 +291,9 @@ static const struct schema_case cases[] = {
     {"{\"$ref\": \"#/definitions/a~1b%20c\", \"definitions\": {\"a/b c\": {\"const\": 1}}}",
      {"1"},
      {"2"}},
+    {"{\"$ref\": \"#/%24defs%2Fa%7E1b%7e0%7E01\", \"$defs\": {\"a/b~~1\": {\"const\": 1}}}",
+     {"1"},
+     {"2"}},
     {"{\"$ref\": \"#/$defs/tree\", \"$defs\": {\"tree\": {\"type\": \"object\", \"properties\": "
      "{\"kids\": {\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/tree\"}, \"maxItems\": 2}},"
      " \"required\": [\"kids\"]}}}",
@@ -391,6 +394,8 @@ static const char *const refused[][2] = {
     {"{\"oneOf\": [{\"allOf\": [{\"type\": \"string\"}], \"nullable\": true}, {\"const\": null}]}",
      "#/oneOf"},
     {"{\"$ref\": \"#/$defs/a\"}", "\"#/$defs/a\" is not in this schema"},
+    {"{\"$ref\": \"#/$defs/a%00b\", \"$defs\": {\"a\": {\"type\": \"integer\"}}}",
+     "\"#/$defs/a%00b\" is not in this schema"},
     {"{\"$ref\": \"https://example.org/s\"}", "only local references"},
     {"{\"$ref\": \"#\"}", "refers to itself"},
     {"{\"$ref\": \"#/$defs/a\", \"minimum\": 1, \"$defs\": {\"a\": {\"type\": \"integer\"}}}",

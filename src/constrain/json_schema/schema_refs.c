@@ -10,20 +10,36 @@
 
 /* ---- references ---- */
 
-/* Reads one token of a JSON pointer in a URI fragment, decoding %41, ~0 and ~1. Returns false if it
- * is too long. */
+/* Reads a byte of a URI fragment, decoding %41. */
+static char next_fragment_byte(const char **at)
+{
+    const char *text = *at;
+    int high = *text == '%' ? hex_digit_value(text[1]) : -1,
+        low = high >= 0 ? hex_digit_value(text[2]) : -1;
+    *at += low >= 0 ? 3 : 1;
+    return low >= 0 ? (char)(high << 4 | low) : *text;
+}
+
+/* Reads one token of a JSON pointer in a URI fragment, up to the next slash. The fragment is
+ * decoded before ~0, ~1 and slashes are looked for (RFC 6901, section 6). Returns false if the
+ * token is too long or contains %00. */
 static bool read_pointer_token(const char **at, char *name, size_t size)
 {
     size_t n = 0;
-    for (; **at && **at != '/'; (*at)++) {
-        if (n + 1 >= size) return false;
-        char c = **at;
-        if (c == '%' && hex_digit_value((*at)[1]) >= 0 && hex_digit_value((*at)[2]) >= 0) {
-            c = (char)(hex_digit_value((*at)[1]) << 4 | hex_digit_value((*at)[2]));
-            *at += 2;
-        } else if (c == '~' && ((*at)[1] == '0' || (*at)[1] == '1'))
-            c = *++*at == '0' ? '~' : '/';
-        name[n++] = c;
+    bool escape = false; /* behind a ~ */
+    while (**at) {
+        const char *next = *at;
+        char c = next_fragment_byte(&next);
+        if (c == '/') break;
+        if (!c || n + 1 >= size) return false;
+        if (escape && (c == '0' || c == '1')) {
+            name[n - 1] = c == '0' ? '~' : '/';
+            escape = false;
+        } else {
+            name[n++] = c;
+            escape = c == '~';
+        }
+        *at = next;
     }
     name[n] = 0;
     return true;
@@ -42,12 +58,12 @@ json_object *schema_at(struct compiler *c, const char *reference)
     json_object *at = c->root;
     char name[EY_MAX_PROPERTY_BYTES + 1];
     if (*reference++ != '#') return NULL;
-    while (at && *reference == '/') {
-        reference++;
+    while (at && *reference) {
+        if (next_fragment_byte(&reference) != '/') return NULL;
         if (!read_pointer_token(&reference, name, sizeof(name))) return NULL;
         at = pointer_step(at, name);
     }
-    return *reference ? NULL : at;
+    return at;
 }
 
 /* ---- disjoint schemas ---- */
