@@ -372,9 +372,13 @@ static const char *const refused[][2] = {
     {"{\"type\": \"number\", \"multipleOf\": 0.01}", "#/multipleOf: 0.01"},
     {"{\"type\": \"array\", \"minItems\": 3, \"maxItems\": 2}", "at least 3 and at most 2"},
     {"{\"type\": \"array\", \"prefixItems\": [{}], \"minItems\": 2}", "at least 2 and at most 1"},
+    {"{\"type\": \"array\", \"prefixItems\": [{}, {\"not\": {}}]}", "#/prefixItems/1: "},
+    {"{\"type\": \"array\", \"items\": [{}, {\"not\": {}}]}", "#/items/1: "},
     {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"b\"], "
      "\"additionalProperties\": false}",
      "#/required: \"b\""},
+    {"{\"type\": \"object\", \"required\": [\"b\"], \"additionalProperties\": {\"not\": {}}}",
+     "#/additionalProperties: "},
     {"{\"type\": \"object\", \"properties\": {\"a\": false}, \"required\": [\"a\"]}",
      "no text satisfies it"},
     {"false", "no text satisfies it"},

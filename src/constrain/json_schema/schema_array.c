@@ -7,6 +7,7 @@
 
 struct array_spec {
     json_object *prefix; /* list, or NULL */
+    const char *prefix_name;
     size_t n_prefix;
     bool open;         /* further items may follow … */
     json_object *each; /* … of this schema; NULL: any value */
@@ -32,12 +33,14 @@ static bool read_array_spec(struct compiler *c, json_object *schema, const char 
                             struct array_spec *a)
 {
     json_object *each = NULL, *prefix = json_member(schema, "prefixItems");
+    a->prefix_name = "prefixItems";
     a->each_name = "items";
     bool given = json_object_object_get_ex(schema, "items", &each);
     if (json_object_is_type(each, json_type_array)) { /* drafts before 2020-12 */
         if (prefix)
             return compiler_fail(c, "%s: a list as \"items\" with \"prefixItems\" is not supported",
                                  path);
+        a->prefix_name = "items";
         a->each_name = "additionalItems";
         prefix = each;
         each = NULL;
@@ -53,7 +56,7 @@ static bool read_array_spec(struct compiler *c, json_object *schema, const char 
     a->open = given ? !boolean || json_object_get_boolean(each) : !a->n_prefix;
     a->each = boolean ? NULL : each;
     if (a->n_prefix > EY_MAX_SCHEMA_BRANCHES)
-        return compiler_fail(c, "%s/prefixItems: %zu are more than the limit of %d", path,
+        return compiler_fail(c, "%s/%s: %zu are more than the limit of %d", path, a->prefix_name,
                              a->n_prefix, EY_MAX_SCHEMA_BRANCHES);
     return read_item_bounds(c, schema, path, a);
 }
@@ -94,7 +97,7 @@ static void add_unrolled_items(struct compiler *c, const struct array_spec *a, u
     uint32_t at = open, i = 0;
     for (; i < a->n_prefix && i < a->max && compiler_ok(c); i++) {
         struct frag item = schema_value(c, json_object_array_get_idx(a->prefix, i),
-                                        compiler_printf(c, "%s/prefixItems/%u", path, i));
+                                        compiler_printf(c, "%s/%s/%u", path, a->prefix_name, i));
         if (i) item = after_comma(c, item);
         nfa_add_epsilon(nfa, at, item.start);
         at = item.end;

@@ -11,6 +11,7 @@ struct property {
     const char *name;
     json_object *schema; /* NULL if `any` */
     bool any;            /* any value */
+    bool additional;     /* the schema is additionalProperties */
     bool required;
 };
 
@@ -76,6 +77,7 @@ static bool read_additional(struct compiler *c, json_object *schema, const char 
                 c, "%s/required: \"%s\" is not among the properties, and others are not allowed",
                 path, p->name);
         p->any = boolean;
+        p->additional = true;
         p->schema = s->additional;
     }
     return true;
@@ -119,9 +121,10 @@ static bool read_object_spec(struct compiler *c, json_object *schema, const char
 
 static struct frag property_value(struct compiler *c, const struct property *p, const char *path)
 {
-    return p->any
-               ? json_any_value(c)
-               : schema_value(c, p->schema, compiler_printf(c, "%s/properties/%s", path, p->name));
+    if (p->any) return json_any_value(c);
+    return schema_value(c, p->schema,
+                        p->additional ? compiler_printf(c, "%s/additionalProperties", path)
+                                      : compiler_printf(c, "%s/properties/%s", path, p->name));
 }
 
 /* States before the next property: behind the brace, behind a comma, and behind a member, where a
