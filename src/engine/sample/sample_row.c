@@ -39,12 +39,12 @@ static void rescore_topk(const ey_engine *engine, struct topk_logits *topk, dev 
     float *normed = engine->buffers.host.normed;
     read_normed_row(engine, normed, x, row);
     for (int i = 0; i < TOPK_LOGITS && topk->token[i].id >= 0; i++) {
-        struct scored_token gen = {bf16_head_logit(&engine->buffers, normed, topk->token[i].id),
-                                   topk->token[i].id};
+        const int32_t id = topk->token[i].id;
+        struct scored_token rescored = {bf16_head_logit(&engine->buffers, normed, id), id};
         int at = i;
-        for (; at && logit_ranks_before(gen, topk->token[at - 1]); at--)
+        for (; at && logit_ranks_before(rescored, topk->token[at - 1]); at--)
             topk->token[at] = topk->token[at - 1];
-        topk->token[at] = gen;
+        topk->token[at] = rescored;
     }
 }
 
