@@ -156,6 +156,21 @@ story('one of several models can be chosen', async () => {
   }
 });
 
+story('a model that sleeps is awake after an answer', async () => {
+  const sleeper = await startServer('--served-model-name', 'demo', '--idle-unload', '3');
+  try {
+    await until(async () => (await (await fetch(`${sleeper.url}/ready`)).json()).status === 'unloaded', 'the model is unloaded');
+    await open(DESK, { url: sleeper.url, ready: false });
+    await page.getByText('demo sleeps; a question wakes it').waitFor();
+    await choose('shapes-4.png');
+    await page.click('#describe');
+    await answer();
+    await page.locator('.model.ready', { hasText: /^demo$/ }).waitFor();
+  } finally {
+    await sleeper.stop();
+  }
+});
+
 story('describe, ask again from the cache, find, read: desktop, light', async () => {
   await open({ ...DESK, colorScheme: 'light' });
   await shoot('desktop-light-empty');

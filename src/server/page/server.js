@@ -109,9 +109,9 @@ export async function connect() {
 /* Updates the state after another model was chosen or an answer ended, since models may have been loaded or unloaded. Ignores API
  * errors: the next question reports them. */
 export async function refreshServer() {
-  if (running || $('models').hidden) return;
+  if (running || !$('key-form').hidden) return;
   try {
-    await look();
+    if (!(await look())) connect();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
   }
