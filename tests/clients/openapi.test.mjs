@@ -112,6 +112,21 @@ for (const path of ['/v1/models', '/models', '/v1/models/demo', '/props', '/slot
     assert.ok(ajv.validate(replySchema('get', described), reply), `${ajv.errorsText()}\n${JSON.stringify(reply).slice(0, 1000)}`);
   });
 
+const numbers = { temperature: [-0.1, 0, 2, 2.1], top_p: [-0.1, 1, 1.1], top_k: [-2, -1], min_p: [1, 1.1], repetition_penalty: [0, 0.1, 100, 101], presence_penalty: [-2.1, 2], frequency_penalty: [-2, 2.1] };
+for (const [path, body, more] of [
+  ['/v1/chat/completions', { messages: hello, max_tokens: 1 }, { max_tokens: [-2, -1, 0, 1], max_completion_tokens: [-1, 0, 1], n: [0, 1] }],
+  ['/v1/completions', { prompt: 'hello', max_tokens: 1 }, { max_tokens: [-1, 1], n: [0, 1] }],
+  ['/v1/responses', { input: 'hello', max_output_tokens: 1, store: false }, { max_output_tokens: [0, 1] }],
+])
+  test(`POST ${path}: numbers have the limits that it describes`, async () => {
+    for (const [field, values] of Object.entries({ ...numbers, ...more }))
+      for (const value of values) {
+        const request = { ...body, [field]: value };
+        const response = await fetch(server.url + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(request) });
+        assert.equal(ajv.validate(requestSchema(path), request), response.status === 200, `${field} ${value}: ${await response.text()}`);
+      }
+  });
+
 test('errors match it, in each dialect', async () => {
   for (const [path, body] of [['/v1/chat/completions', { messages: [] }], ['/v1/messages', {}], ['/api/chat', {}], ['/completion', {}], ['/v1/responses', {}], ['/tokenize', {}]]) {
     const response = await fetch(server.url + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
