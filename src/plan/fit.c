@@ -362,12 +362,11 @@ static void explain_head_rows(struct plan *p)
     const struct device_info *device = p->device;
     if (p->knobs.lm_head_rows == HEAD_ROWS_PINNED)
         plan_add_choice(
-            p,
-            "--head-rows pinned: the GPU reads them in %llu MiB of the file that stay in memory%s",
+            p, "--head-rows pinned: %llu MiB of the file stay in memory for the GPU to read%s",
             plan_mib(p->bytes[PLAN_PINNED_ROWS]),
             device->pinned_reads == PINNED_READS_ALLOWED
                 ? ""
-                : ", where the system lets it; else host, one round trip a token");
+                : ", if the system allows it; else host, one round trip a token");
     else if (device->pinned_reads == PINNED_READS_DENIED)
         plan_add_choice(
             p, "--head-rows host: this system does not let the GPU read the model's file; %s",

@@ -85,7 +85,7 @@ try "options of the user are not changed" 1 'with --vision-weights streamed +[0-
 try "one option is given, and the others are chosen" 0 'chosen: --head 8bit' - plan 4b $desktop --kv-cache-dtype bf16
 
 # ---- BF16 head rows of an 8-bit head ----
-try "head rows in pinned memory" 0 'chosen: --head-rows pinned: the GPU reads them in 741 MiB of the file that stay in memory, where the system lets it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
+try "head rows in pinned memory" 0 'chosen: --head-rows pinned: 741 MiB of the file stay in memory for the GPU to read, if the system allows it; else host' - plan 4b $desktop --head 8bit --max-model-len 4096
 grep -qE "^  head's stored rows, pinned +host +741.9 MiB  always" out &&
   grep -qE '^  weights read when needed +file +0.0 MiB' out
 say "pinned head rows count as host memory"

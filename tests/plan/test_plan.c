@@ -248,13 +248,13 @@ static void head_rows_are_pinned_if_possible(void **state)
     assert_int_equal(unknown.bytes[PLAN_PINNED_ROWS], rows);
     assert_int_equal(unknown.bytes[PLAN_FILE_WEIGHTS], 0);
     assert_true(has_choice(&unknown,
-                           "--head-rows pinned: the GPU reads them in 593 MiB of the file that "
-                           "stay in memory, where the system lets it; else host"));
+                           "--head-rows pinned: 593 MiB of the file stay in memory for the GPU to "
+                           "read, if the system allows it; else host"));
     info.pinned_reads = PINNED_READS_ALLOWED;
     info.host_free = 2 * rows;
     struct plan p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_PINNED);
-    assert_false(has_choice(&p, "where the system lets it"));
+    assert_false(has_choice(&p, "if the system allows it"));
     info.host_free = 2 * rows - 1;
     p = plan_of(M2B, &info, &limits);
     assert_int_equal(p.knobs.lm_head_rows, HEAD_ROWS_HOST);
