@@ -260,7 +260,7 @@ static void too_little_memory(void **state)
     gpu.used_by_others = gpu.total - gpu.context_bytes - ((size_t)262 << 20);
     fake_open_gpu(&gpu);
     expect("cuda", NULL, EY_NO_MEMORY, "does not fit on cuda:0");
-    expect("cuda", NULL, EY_NO_MEMORY, "What changes that:");
+    expect("cuda", NULL, EY_NO_MEMORY, "Alternatives: --");
     expect("cuda", NULL, EY_NO_MEMORY, "--device cpu: ");
     expect("auto", NULL, EY_NO_MEMORY, "does not fit on cuda:0");
     fake_open_gpu(&fake_small_gpu);
