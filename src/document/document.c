@@ -28,7 +28,8 @@ static bool tiff_open_pages(struct paged_document *d, ey_err *e)
     if (n < 1) return ey_fail(e, EY_BAD_IMAGE, "%s: this TIFF has no pages", d->name);
     if (n > DOCUMENT_MOST_PAGES) n = DOCUMENT_MOST_PAGES;
     d->directories = calloc(n, sizeof(*d->directories));
-    if (!d->directories) return ey_fail_memory(e, "a document's pages", n);
+    if (!d->directories)
+        return ey_fail_memory(e, "a document's pages", n * sizeof(*d->directories));
     tiff_find_pages(d->directories, n, d->bytes, d->n);
     d->n_pages = (int)n;
     return true;

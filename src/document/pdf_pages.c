@@ -83,7 +83,8 @@ static bool take_page_count(struct paged_document *d, const char *text, ey_err *
     int drawn = n < DOCUMENT_MOST_PAGES ? (int)n : DOCUMENT_MOST_PAGES;
     free(d->sizes);
     d->sizes = calloc((size_t)drawn, sizeof(*d->sizes));
-    if (!d->sizes) return ey_fail_memory(e, "a document's pages", (size_t)drawn);
+    if (!d->sizes)
+        return ey_fail_memory(e, "a document's pages", (size_t)drawn * sizeof(*d->sizes));
     d->n_pages = (int)n;
     for (int i = 0; i < drawn; i++)
         d->sizes[i] = (struct pdf_page_size){612, 792};
