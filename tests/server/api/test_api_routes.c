@@ -111,7 +111,8 @@ static const ey_image_usage prompt_images[1] = {{10, 20, 32, 64, 2, false}};
 bool ey_prompt_prepare(ey_engine *engine, const ey_request *request, ey_prompt **prompt, ey_err *e)
 {
     (void)engine;
-    if (fake.prepare_fails) {
+    bool short_text = request->ids || (request->text && !request->n_text);
+    if (fake.prepare_fails && !(fake.prepare_fails == EY_TOO_LONG && short_text)) {
         ey_fail(e, fake.prepare_fails, "it cannot be prepared");
         return fake.failed_image ? ey_fail_item(e, EY_ITEM_IMAGE, fake.failed_image - 1, NULL)
                                  : false;
@@ -276,11 +277,13 @@ bool ey_tokenize(const ey_engine *engine, const char *text, size_t n_text, bool 
 {
     (void)engine;
     (void)text;
-    (void)n_text;
     (void)parse_special;
-    (void)ids;
-    (void)n;
-    return ey_fail(e, EY_INTERNAL, "not in this test");
+    (void)e;
+    *n = n_text;
+    *ids = malloc(n_text * sizeof(**ids));
+    for (size_t i = 0; i < n_text; i++)
+        (*ids)[i] = (int)i + 1;
+    return true;
 }
 
 bool ey_detokenize(const ey_engine *engine, const int *ids, size_t n_ids, char **text, size_t *n,
@@ -1052,7 +1055,7 @@ static void counting(void **state)
 {
     (void)state;
     struct exchange text = {0}, chat = {0}, empty = {0}, back = {0}, render = {0}, bad = {0};
-    struct exchange pieces = {0}, template = {0}, counted = {0};
+    struct exchange pieces = {0}, template = {0}, counted = {0}, long_text = {0}, bare = {0};
     run(&text, route_tokenize, "{\"prompt\": \"abc\", \"return_token_strs\": true}");
     assert_string_equal(text.out.data, "{\"count\":3,\"max_model_len\":100,\"tokens\":[7,8,9],"
                                        "\"token_strs\":[\"t\",\"t\",\"t\"]}");
@@ -1078,6 +1081,15 @@ static void counting(void **state)
     assert_string_equal(template.out.data, "{\"prompt\":\"###\"}");
     run(&counted, route_input_tokens, "{" MESSAGES "}");
     assert_string_equal(counted.out.data, "{\"input_tokens\":3}");
+    fake.prepare_fails = EY_TOO_LONG;
+    run(&long_text, route_tokenize, "{\"prompt\": \"abc\"}");
+    assert_string_equal(
+        long_text.out.data,
+        "{\"count\":4,\"max_model_len\":100,\"tokens\":[7,1,2,3],\"token_strs\":null}");
+    run(&bare, route_tokenize, "{\"prompt\": \"abc\", \"add_special_tokens\": false}");
+    assert_string_equal(
+        bare.out.data,
+        "{\"count\":3,\"max_model_len\":100,\"tokens\":[1,2,3],\"token_strs\":null}");
     fake.prepare_fails = EY_BAD_REQUEST;
     run(&bad, route_tokenize, "{\"prompt\": \"abc\"}");
     assert_string_equal(bad.param, "prompt");
@@ -1089,6 +1101,8 @@ static void counting(void **state)
     buf_free(&pieces.out);
     buf_free(&template.out);
     buf_free(&counted.out);
+    buf_free(&long_text.out);
+    buf_free(&bare.out);
     buf_free(&bad.out);
 }
 

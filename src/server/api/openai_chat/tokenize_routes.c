@@ -72,6 +72,27 @@ static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err 
     return true;
 }
 
+/* Inserts the BOS token if prompts of this request have one. A prompt without text has no other
+ * token; without a BOS token it is refused. */
+static bool insert_bos(struct completion *a, int **ids, size_t *n, ey_err *e)
+{
+    ey_request request = a->request.request;
+    ey_prompt *prompt;
+    request.text = "";
+    request.n_text = 0;
+    if (!request.add_bos) return true;
+    if (!ey_prompt_prepare(a->engine, &request, &prompt, e)) return e->code == EY_BAD_REQUEST;
+    int *longer = realloc(*ids, (*n + 1) * sizeof(*longer));
+    if (longer) {
+        memmove(longer + 1, longer, *n * sizeof(*longer));
+        longer[0] = ey_prompt_describe(prompt).ids[0];
+        *ids = longer;
+        ++*n;
+    }
+    ey_prompt_free(&prompt);
+    return longer || ey_fail_memory(e, "token ids", *n * sizeof(*longer));
+}
+
 /* Counts the tokens of a text that is too long for a prompt. */
 static bool tokenize_long(struct completion *a, struct exchange *x, const struct api_prompt *prompt)
 {
@@ -79,7 +100,7 @@ static bool tokenize_long(struct completion *a, struct exchange *x, const struct
     size_t n;
     ey_err e;
     bool ok = ey_tokenize(a->engine, prompt->text, prompt->n_text, true, &ids, &n, &e) &&
-              check_token_ids(a->engine, ids, n, &e);
+              check_token_ids(a->engine, ids, n, &e) && insert_bos(a, &ids, &n, &e);
     if (ok) reply_tokens(a, x, ids, n);
     free(ids);
     return ok || api_fail_engine(&a->error, a->engine, "prompt", &e);
@@ -196,7 +217,7 @@ static bool spell_prompt(struct buf *out, ey_engine *engine, const int *ids, siz
         const char *text = ey_token_text(engine, ids[i]);
         if (!is_special_text(text)) continue;
         if (!add_detokenized(out, engine, ids + from, i - from, e)) return false;
-        if (!buf_add_text(out, text)) return ey_fail_memory(e, "the prompt", n);
+        if (!buf_add_text(out, text)) return ey_fail_memory(e, "the prompt", out->size);
         from = i + 1;
     }
     return add_detokenized(out, engine, ids + from, n - from, e);
