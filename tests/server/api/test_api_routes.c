@@ -17,6 +17,7 @@
 #include "models/toy_tool_calls.h"
 #include "server/api/common/model_card.h"
 #include "server/api/openai_chat/api_routes.h"
+#include "server/log.h"
 
 /* ---- the engine ---- */
 
@@ -306,6 +307,16 @@ const char *ey_token_text(const ey_engine *engine, int id)
 }
 
 /* ---- the server ---- */
+
+static char logged[256];
+
+void log_line(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(logged, sizeof(logged), fmt, args);
+    va_end(args);
+}
 
 struct exchange {
     const char *body;
@@ -623,6 +634,7 @@ static void a_whole_answer(void **state)
     fake.script[0] = &two_words;
     run(&x, route_chat_completions, "{" MESSAGES ", \"foo\": 1}");
     assert_string_equal(x.warning, "299 eyelet \"unknown fields were ignored: foo\"");
+    assert_string_equal(logged, "unknown fields were ignored: foo");
     check(&x, "0 'one two' =stop; usage 3+3; ");
     assert_int_equal(fake.seeds[0], 5);
 }

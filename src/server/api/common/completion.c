@@ -13,6 +13,7 @@
 #include "server/api/common/api_charge.h"
 #include "server/api/common/api_fields.h"
 #include "server/api/common/model_card.h"
+#include "server/log.h"
 
 enum { WAIT_MS = 100, KEPT_SPARE_BYTES = 4 << 10 }; /* allowance for JSON members */
 
@@ -83,6 +84,15 @@ static void add_warning(struct exchange *x, const char *what, const struct buf *
     exchange_add_header(x, "Warning", warning);
 }
 
+/* Warns the client, and in the log the operator, whose client may show no headers. */
+static void warn_of_unknown_fields(const struct completion *a, struct exchange *x)
+{
+    static const char what[] = "unknown fields were ignored: ";
+    add_warning(x, what, &a->request.unknown);
+    if (a->request.unknown.size && !a->server->options->quiet)
+        log_line("%s%s", what, a->request.unknown.data);
+}
+
 bool completion_find_model(struct completion *a, size_t *model)
 {
     char message[768], names[512];
@@ -126,7 +136,7 @@ static bool read_request(struct completion *a, struct exchange *x)
     exchange_drop_body(x);
     a->request.request.budget = exchange_budget(x);
     a->request.request.budget_held += exchange_budget_held(x);
-    add_warning(x, "unknown fields were ignored: ", &a->request.unknown);
+    warn_of_unknown_fields(a, x);
     choose_seed(a);
     return true;
 }

@@ -203,6 +203,32 @@ static const struct {
     {"think", set_think},
 };
 
+/* Settings of Ollama's runner, which have no meaning here. */
+static const char *const runner_options[] = {
+    "num_keep",   "num_batch",        "num_gpu",  "main_gpu",     "num_thread",
+    "use_mmap",   "use_mlock",        "low_vram", "f16_kv",       "vocab_only",
+    "logits_all", "penalize_newline", "numa",     "mirostat_tau", "mirostat_eta"};
+
+static bool is_known_option(const char *name)
+{
+    for (size_t i = 0; i < COUNT(options); i++)
+        if (strcmp(name, options[i].name) == 0) return true;
+    for (size_t i = 0; i < COUNT(runner_options); i++)
+        if (strcmp(name, runner_options[i]) == 0) return true;
+    return false;
+}
+
+static bool note_unknown_options(const struct api_reading *r, json_object *given)
+{
+    const struct field_path path = field_root("options");
+    json_object_object_foreach(given, name, value)
+    {
+        if (value && !is_known_option(name) && !field_unknown(r, field_member(&path, name).text))
+            return false;
+    }
+    return true;
+}
+
 bool ollama_read_options(struct api_parser *p, const char *path, json_object *value)
 {
     if (!field_object(&p->reading, path, value)) return false;
@@ -210,7 +236,7 @@ bool ollama_read_options(struct api_parser *p, const char *path, json_object *va
         json_object *option = json_member(value, options[i].name);
         if (option && !options[i].set(p, options[i].name, option)) return false;
     }
-    return true;
+    return note_unknown_options(&p->reading, value);
 }
 
 /* ---- thinking ---- */
