@@ -84,6 +84,10 @@ static void requests_of_clients(void **state)
          "{" HI ", \"tools\": [], \"think\": null, \"keep_alive\": -1, \"options\": {\"num_ctx\": "
          "null, \"num_predict\": null, \"stop\": null, \"temperature\": 1.0, \"top_p\": null}}",
          "user: 'hi'; stream t=1"},
+        /* options of other versions and runners, one of them misspelled */
+        {OLLAMA_CHAT,
+         "{" HI ", \"options\": {\"num_gpu\": 1, \"num_thread\": 4, \"temprature\": 1}}",
+         "user: 'hi'; stream unknown=options.temprature"},
         /* LLM Vision: all three also at the top level */
         {OLLAMA_CHAT,
          "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"What?\", "
@@ -122,7 +126,8 @@ static void requests_of_clients(void **state)
          "{\"id\": \"1\", \"version\": \"latest\", \"model\": \"m\", \"suffix\": \"\", \"system\": "
          "\"S\", \"prompt\": \"P\", \"images\": [\"" PNG "\"], \"format\": \"json\", \"options\": "
          "{\"stop\": [\"\\n\\n\"], \"force_json\": true}, \"stream\": false}",
-         "system: 'S'; user: image(8) 'P'; whole grammar stop='\n\n' unknown=id, version"},
+         "system: 'S'; user: image(8) 'P'; whole grammar stop='\n\n' unknown=options.force_json, "
+         "id, version"},
         /* langchaingo */
         {OLLAMA_GENERATE, "{\"model\": \"m\", \"prompt\": \"P\", \"format\": \"\"}",
          "user: 'P'; stream"},
@@ -508,18 +513,15 @@ static void errors(void **state)
         struct api_error error;
         int status;
         const char *wanted;
-    } cases[] = {
-        {{.status = 400, .message = "1 validation error: x is \"y\""},
-         400,
-         "{\"error\":\"x is \\\"y\\\"\"}"},
-        {{.status = 400, .code = API_ERROR_TOO_LONG, .message = "long"},
-         400,
-         "{\"error\":\"the input length exceeds the context length\"}"},
-        {{.status = 401, .message = "key"}, 401, "{\"error\":\"unauthorized\"}"},
-        {{.status = 422, .message = "m"}, 400, "{\"error\":\"m\"}"},
-        {{.status = 503, .message = "full"},
-         503,
-         "{\"error\":\"server busy, please try again.  maximum pending requests exceeded\"}"}};
+    } cases[] = {{{.status = 400, .message = "1 validation error: x is \"y\""},
+                  400,
+                  "{\"error\":\"x is \\\"y\\\"\"}"},
+                 {{.status = 400, .code = API_ERROR_TOO_LONG, .message = "long"},
+                  400,
+                  "{\"error\":\"the input length exceeds the context length\"}"},
+                 {{.status = 401, .message = "key"}, 401, "{\"error\":\"unauthorized\"}"},
+                 {{.status = 422, .message = "m"}, 400, "{\"error\":\"m\"}"},
+                 {{.status = 503, .message = "full"}, 503, "{\"error\":\"full\"}"}};
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct buf out = buf_with_max(4096);

@@ -260,8 +260,6 @@ static const char *ollama_error_text(const struct api_error *error)
 {
     if (error->code == API_ERROR_TOO_LONG) return "the input length exceeds the context length";
     if (error->status == 401) return "unauthorized";
-    if (error->status == 503)
-        return "server busy, please try again.  maximum pending requests exceeded";
     return api_error_text(error);
 }
 
