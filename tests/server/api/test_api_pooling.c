@@ -192,6 +192,11 @@ static void pairs_are_read(void **state)
            "\"image_url\": {\"url\": \"" GIF_URL "\"}}]}], \"chat_template_kwargs\": "
            "{\"instruction\": \"j\"}}",
            "j|q?<image>");
+    expect(
+        rerank, EY_TASK_RERANK,
+        "{\"query\": {\"text\": \"q\", \"instruction\": \"i\"}, \"documents\": [\"a\", {\"text\": "
+        "\"b\", \"instruction\": \"j\"}], \"instruction\": \"k\"}",
+        "i|q?a; j|q?b");
     expect(score, EY_TASK_RERANK, "{\"text_1\": \"q\", \"text_2\": [\"a\", \"b\"]}", "q?a; q?b");
     expect(score, EY_TASK_RERANK, "{\"queries\": [\"q\", \"r\"], \"documents\": [\"a\", \"b\"]}",
            "q?a; r?b");

@@ -230,10 +230,12 @@ bool pooling_add_input(struct api_parser *p, const struct pooling_parts *parts,
     struct api_request *out = p->reading.out;
     ey_pooling_input *input = arena_array(p->reading.passing, 1, sizeof(*input));
     if (!input) return api_fail_memory(p->reading.error);
-    const bool own = parts->instruction;
+    const struct pooling_parts *instructed = parts->instruction            ? parts
+                                             : query && query->instruction ? query
+                                                                           : NULL;
     *input = (ey_pooling_input){
-        .instruction = own ? parts->instruction : out->instruction,
-        .n_instruction = own ? parts->n_instruction : out->n_instruction,
+        .instruction = instructed ? instructed->instruction : out->instruction,
+        .n_instruction = instructed ? instructed->n_instruction : out->n_instruction,
         .parts = parts->part,
         .n_parts = parts->n,
         .query = query ? query->part : NULL,

@@ -34,7 +34,8 @@ bool pooling_append_parts(struct api_parser *p, struct pooling_parts *all,
 /* Prepends the images of an array of data: URLs or bare base64. */
 bool pooling_read_images(struct api_parser *p, const char *path, json_object *value,
                          struct pooling_parts *out);
-/* Adds an input as the next prompt, with an optional query. */
+/* Adds an input as the next prompt, with an optional query. Its instruction is that of the input,
+ * else the query's, else the request's. */
 bool pooling_add_input(struct api_parser *p, const struct pooling_parts *parts,
                        const struct pooling_parts *query);
 /* Add a rendered prompt as ids or text. The ids must begin with the chat template's first token. */
