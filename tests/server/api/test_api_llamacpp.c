@@ -222,11 +222,12 @@ static void answers(void **state)
     struct api_reply reply = api_reply_start(&llamacpp_dialect, "m");
     struct api_end end = {.finish = EY_FINISH_STOP, .stop_text = "b", .stop_id = -1};
     struct api_choice choice = {.text = "a", .n_text = 1, .end = end, .usage = usage};
-    const struct api_event events[] = {{.type = API_EVENT_OPEN},
-                                       {.type = API_EVENT_START},
-                                       {.type = API_EVENT_TEXT, .text = "a", .n_text = 1},
-                                       {.type = API_EVENT_END, .end = &end},
-                                       {.type = API_EVENT_FINISH, .usage = &usage}};
+    const struct api_event events[] = {
+        {.type = API_EVENT_OPEN},
+        {.type = API_EVENT_START},
+        {.type = API_EVENT_TEXT, .text = "a", .n_text = 1, .n_tokens = 1},
+        {.type = API_EVENT_END, .end = &end},
+        {.type = API_EVENT_FINISH, .usage = &usage}};
     (void)state;
     reply.state = kept;
     reply.prompt_tokens = 9;
@@ -247,6 +248,35 @@ static void answers(void **state)
         "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"id_slot\":0,\"stop\":true,\"model\":"
         "\"m\",\"tokens_predicted\":2,\"tokens_evaluated\":9,\"tokens_cached\":11,\"has_new_line\":"
         "false,\"truncated\":false,\"stop_type\":\"word\",\"stopping_word\":\"b\"," TIMINGS "\n\n");
+    free(kept);
+    buf_free(&out);
+}
+
+/* The token that ends the answer has no text, but a chunk with its probability. Chunks count
+ * tokens, and a long stop text stays whole. */
+static void the_end_of_a_stream(void **state)
+{
+    static const char stop[] =
+        "a stop text of more than sixty-three bytes: its end counts as well as its beginning";
+    static const ey_token_logprobs token = {.chosen = {7, "z", -0.5f, "z", 1}};
+    const struct api_logprobs logprobs = {.tokens = &token, .n = 1};
+    const struct api_end end = {.finish = EY_FINISH_STOP, .stop_text = stop, .stop_id = -1};
+    const struct api_event events[] = {
+        {.type = API_EVENT_TEXT, .text = "a", .n_text = 1, .n_tokens = 3},
+        {.type = API_EVENT_END, .end = &end, .n_tokens = 4, .logprobs = &logprobs},
+        {.type = API_EVENT_FINISH, .usage = &usage}};
+    struct buf out = buf_with_max(1 << 16);
+    void *kept = calloc(1, llamacpp_dialect.state_bytes);
+    struct api_reply reply = api_reply_start(&llamacpp_dialect, "m");
+    (void)state;
+    reply.state = kept;
+    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+        llamacpp_dialect.write_event(&out, &reply, &events[i]);
+    assert_non_null(strstr(out.data, "\"content\":\"a\",\"tokens\":[],\"id_slot\":0,\"stop\":false,"
+                                     "\"tokens_predicted\":3,"));
+    assert_non_null(strstr(out.data, "\"completion_probabilities\":[{\"id\":7,"));
+    assert_non_null(strstr(out.data, "\"tokens_predicted\":4,\"tokens_evaluated\":"));
+    assert_non_null(strstr(out.data, stop));
     free(kept);
     buf_free(&out);
 }
@@ -290,6 +320,7 @@ int main(void)
                                        cmocka_unit_test(a_bias_is_a_pair),
                                        cmocka_unit_test(invalid_completions_are_refused),
                                        cmocka_unit_test(answers),
+                                       cmocka_unit_test(the_end_of_a_stream),
                                        cmocka_unit_test(lists_of_answers),
                                        cmocka_unit_test(errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,6 +92,7 @@ struct api_event {
     int index; /* of the choice */
     const char *text;
     size_t n_text;
+    int n_tokens; /* tokens generated so far; not of calls */
     int call_index;
     const struct api_tool_call *call;
     const struct api_logprobs *logprobs; /* may be NULL */

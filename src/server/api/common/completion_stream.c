@@ -16,6 +16,7 @@ struct choice_state {
     bool begun;
     ey_tool_parser *tools; /* NULL without tools */
     int n_calls;
+    int n_tokens;        /* generated so far */
     int n_hidden;        /* tokens of thoughts, which have no log-probabilities */
     int n_logprobs_sent; /* tokens whose log-probabilities were sent */
     size_t offset;       /* text offset of the next token */
@@ -155,6 +156,7 @@ static void write_text_chunk(struct completion_stream *s, const struct choice_sl
                                       .index = slot->index,
                                       .text = text,
                                       .n_text = n,
+                                      .n_tokens = v->n_tokens,
                                       .logprobs = logprobs});
     v->n_logprobs_sent += (int)logprobs->n;
     logprobs->n = 0;
@@ -194,6 +196,7 @@ static bool on_text(struct completion_stream *s, const struct choice_slot *slot,
     struct fetched_logprobs fetched = {0};
     struct api_logprobs logprobs = {.offset = &v->offset};
     bool ok = true;
+    v->n_tokens = event->n_tokens;
     if (s->a->request.request.top_logprobs >= 0) {
         ok = fetch_logprobs(&fetched, s->a, slot->generation, v->n_hidden + v->n_logprobs_sent,
                             event->n_tokens);
@@ -214,7 +217,8 @@ static bool on_thought(struct completion_stream *s, const struct choice_slot *sl
     emit_event(s, &(struct api_event){.type = API_EVENT_THINKING,
                                       .index = slot->index,
                                       .text = event->text,
-                                      .n_text = event->n_text});
+                                      .n_text = event->n_text,
+                                      .n_tokens = event->n_tokens});
     return true;
 }
 
@@ -237,6 +241,7 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
     emit_event(s, &(struct api_event){.type = API_EVENT_END,
                                       .index = slot->index,
                                       .end = &end,
+                                      .n_tokens = answer->completion_tokens,
                                       .logprobs = logprobs.n ? &logprobs : NULL});
     return true;
 }

@@ -2,7 +2,6 @@
 /* POST /completion: takes a prompt without a chat template; the answer has counts and times. */
 #include "server/api/llamacpp/llamacpp_dialect.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -14,9 +13,8 @@
 
 /* The state of a stream, for its last event. */
 struct llamacpp_state {
-    int64_t predicted;
     ey_finish finish;
-    char stopping_word[64];
+    const char *stopping_word; /* the answer's, or NULL */
     bool has_new_line;
 };
 
@@ -298,7 +296,7 @@ static void write_completion_text(struct buf *out, struct api_reply *reply,
     if (event->logprobs) piece.logprobs = *event->logprobs;
     buf_add_text(out, "data: ");
     open_completion(&w, &piece, false);
-    json_add_int(&w, "tokens_predicted", ++state->predicted);
+    json_add_int(&w, "tokens_predicted", event->n_tokens);
     json_add_int(&w, "tokens_evaluated", reply->prompt_tokens);
     json_close_object(&w);
     buf_add_text(out, "\n\n");
@@ -310,7 +308,7 @@ static void write_completion_last(struct buf *out, struct api_reply *reply,
 {
     const struct llamacpp_state *state = reply->state;
     const struct completion_end end = {.finish = state->finish,
-                                       .word = state->stopping_word,
+                                       .word = state->stopping_word ? state->stopping_word : "",
                                        .prompt_tokens = usage->prompt_tokens,
                                        .completion_tokens = usage->completion_tokens,
                                        .has_new_line = state->has_new_line};
@@ -322,11 +320,14 @@ static void write_completion_last(struct buf *out, struct api_reply *reply,
     buf_add_text(out, "\n\n");
 }
 
-static void keep_completion_end(struct llamacpp_state *state, const struct api_end *end)
+/* Writes the probabilities of tokens without text, such as the one that ended the answer. */
+static void write_completion_end_event(struct buf *out, struct api_reply *reply,
+                                       const struct api_event *event)
 {
-    state->finish = end->finish;
-    if (end->stop_text)
-        snprintf(state->stopping_word, sizeof(state->stopping_word), "%.63s", end->stop_text);
+    struct llamacpp_state *state = reply->state;
+    state->finish = event->end->finish;
+    state->stopping_word = event->end->stop_text;
+    if (event->logprobs) write_completion_text(out, reply, event);
 }
 
 static void write_completion_event(struct buf *out, struct api_reply *reply,
@@ -338,7 +339,7 @@ static void write_completion_event(struct buf *out, struct api_reply *reply,
     case API_EVENT_CALL: break; /* the route has no tools */
     case API_EVENT_THINKING:
     case API_EVENT_TEXT: write_completion_text(out, reply, event); break;
-    case API_EVENT_END: keep_completion_end(reply->state, event->end); break;
+    case API_EVENT_END: write_completion_end_event(out, reply, event); break;
     case API_EVENT_FINISH: write_completion_last(out, reply, event->usage); break;
     case API_EVENT_ERROR:
         buf_add_text(out, "data: ");
