@@ -315,18 +315,16 @@ static bool is_probe(const struct exchange *x)
     return x->route && (x->route->flags & ROUTE_PROBE);
 }
 
-static bool identify_client(struct exchange *x, const struct request_headers *h)
+static bool check_load(struct exchange *x, const struct request_headers *h)
 {
     const struct client_address address = request_client(x, h);
     const struct client_number client = client_address_number(address);
     client_address_write(address, x->client);
     x->budget = ey_budget_part_open(x->server->budget, client.high, client.low);
-    return x->budget && (is_probe(x) || connections_admit(x->connections, x->connection, client));
-}
-
-static bool check_load(struct exchange *x, const struct request_headers *h)
-{
-    if (!identify_client(x, h)) {
+    if (!x->budget) {
+        refuse_request(x, 503, "no memory for the request; send it again later");
+        x->closes_connection = true;
+    } else if (!is_probe(x) && !connections_admit(x->connections, x->connection, client)) {
         refuse_request(x, 503,
                        "%s already has as many running requests as one client may have; the server "
                        "runs at most %d at once (--max-connections); try again soon",
