@@ -34,6 +34,7 @@ enum {
     BUDGET_WAIT_MS = 2000,
     MAX_DISCARDED = 2 * EY_MAX_BODY_BYTES, /* bytes of a chunked body */
     MAX_PEM_BYTES = 1 << 20,
+    MAX_DOORS = 2,
     MAX_RETIRED = 32, /* replaced daemons that still have open connections */
 };
 
@@ -56,7 +57,7 @@ struct listening_door {
 
 struct http_server {
     struct server *server;
-    struct listening_door door[2];
+    struct listening_door door[MAX_DOORS];
     size_t n_doors;
     struct listening_daemon retired[MAX_RETIRED]; /* finish their connections, accept none */
     size_t n_retired;
@@ -812,30 +813,43 @@ static void stop_idle_retired(struct http_server *http_server)
 
 /* The library reads a certificate only when a daemon starts, and a daemon that stopped listening
  * cannot resume: a new daemon takes over the socket. */
-static bool replace_daemon(struct listening_door *door, const struct tls_pem *pem, ey_err *e)
+static bool start_fresh(struct listening_door *door, const struct tls_pem *pem,
+                        struct listening_daemon *fresh, ey_err *e)
 {
-    struct http_server *http_server = door->http_server;
-    stop_idle_retired(http_server);
-    if (http_server->n_retired == MAX_RETIRED)
-        return ey_fail(e, EY_BUSY,
-                       "%d replaced listeners still have open connections; try again later",
-                       MAX_RETIRED);
-    struct listening_daemon fresh = {.listener = door->current.listener};
-    fresh.listener.fd = fcntl(fresh.listener.fd, F_DUPFD_CLOEXEC, 0);
-    if (fresh.listener.fd < 0)
+    *fresh = (struct listening_daemon){.listener = door->current.listener};
+    fresh->listener.fd = fcntl(fresh->listener.fd, F_DUPFD_CLOEXEC, 0);
+    if (fresh->listener.fd < 0)
         return ey_fail(e, EY_IO, "no descriptor is left for a new listener (ulimit -n)");
-    fresh.daemon = start_daemon(door, &fresh.listener, pem, e);
-    if (!fresh.daemon) return server_socket_close(&fresh.listener), false;
-    MHD_quiesce_daemon(door->current.daemon);
-    http_server->retired[http_server->n_retired++] = door->current;
-    door->current = fresh;
-    return true;
+    fresh->daemon = start_daemon(door, &fresh->listener, pem, e);
+    if (!fresh->daemon) server_socket_close(&fresh->listener);
+    return fresh->daemon != NULL;
 }
 
+static void retire(struct http_server *http_server, const struct listening_daemon *old)
+{
+    MHD_quiesce_daemon(old->daemon);
+    http_server->retired[http_server->n_retired++] = *old;
+}
+
+/* Replaces the daemons of all ports, or of none if one of them cannot be started. */
 static bool replace_daemons(struct http_server *http_server, const struct tls_pem *pem, ey_err *e)
 {
-    for (size_t i = 0; i < http_server->n_doors; i++)
-        if (!replace_daemon(&http_server->door[i], pem, e)) return false;
+    struct listening_daemon fresh[MAX_DOORS];
+    stop_idle_retired(http_server);
+    if (http_server->n_retired + http_server->n_doors > MAX_RETIRED)
+        return ey_fail(e, EY_BUSY,
+                       "%zu replaced listeners still have open connections; try again later",
+                       http_server->n_retired);
+    for (size_t i = 0; i < http_server->n_doors; i++) {
+        if (start_fresh(&http_server->door[i], pem, &fresh[i], e)) continue;
+        while (i-- > 0)
+            retire(http_server, &fresh[i]); /* it may have accepted connections */
+        return false;
+    }
+    for (size_t i = 0; i < http_server->n_doors; i++) {
+        retire(http_server, &http_server->door[i].current);
+        http_server->door[i].current = fresh[i];
+    }
     http_server->paused = false;
     return true;
 }
