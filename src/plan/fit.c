@@ -311,7 +311,8 @@ static void widen_pool(struct plan *p, const struct plan_question *q)
 
 /* ---- layers on the CPU ---- */
 
-/* Puts as many layers on the GPU as fit with a useful context, then gives the rest to context. */
+/* Puts as many layers on the GPU as fit with a useful context, then gives the rest to context. If
+ * even one layer leaves no room for a useful context, finds a shorter one. */
 static void fit_cpu_layers(struct plan *p, const struct plan_question *q)
 {
     enum { USEFUL_LEN = 4096 };
@@ -326,7 +327,7 @@ static void fit_cpu_layers(struct plan *p, const struct plan_question *q)
         return;
     }
     p->cpu_layers = max_cpu_layers(q->model);
-    fit_knobs(p, q);
+    if (!fit_knobs(p, q) && free_length) shorten_context(p, q);
 }
 
 /* ---- what was chosen ---- */

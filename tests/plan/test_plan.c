@@ -558,6 +558,21 @@ static void as_many_layers_as_fit(void **state)
     assert_int_equal(plan_of(M4B, &large, &limits).cpu_layers, 0);
 }
 
+/* If one layer on the GPU leaves too little for a context of 4,096, a shorter one is found. */
+static void short_contexts_with_few_layers(void **state)
+{
+    (void)state;
+    struct plan_limits limits = {.gpu_layers = PLAN_LAYERS_AUTO};
+    int n_short = 0;
+    for (int mib = 1024; mib < 4096; mib += 32) {
+        struct device_info info = gpu_info(mib, 256, 30);
+        info.cpu = cpu;
+        struct plan p = plan_of(M4B, &info, &limits);
+        if (p.fits && p.max_model_len < 4096) n_short++;
+    }
+    assert_true(n_short > 0);
+}
+
 static void layers_that_stay_together(void **state)
 {
     (void)state;
@@ -682,6 +697,7 @@ int main(void)
         cmocka_unit_test(models_that_share_a_host),
         cmocka_unit_test(some_layers_on_the_cpu),
         cmocka_unit_test(as_many_layers_as_fit),
+        cmocka_unit_test(short_contexts_with_few_layers),
         cmocka_unit_test(layers_that_stay_together),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
