@@ -138,6 +138,27 @@ static void conversations(void **state)
     }
 }
 
+/* Each becomes three parts: the title, a line break and the content. */
+static void many_search_results(void **state)
+{
+    enum { N = 40 };
+    static const char result[] =
+        "{\"type\": \"search_result\", \"title\": \"T\", \"content\": \"a\"}, ";
+    struct buf body = buf_with_max(1 << 16);
+    struct api_request r;
+    struct api_error error = {0};
+    (void)state;
+    buf_add_text(&body, "{\"model\": \"m\", \"max_tokens\": 9, \"messages\": [{\"role\": "
+                        "\"user\", \"content\": [");
+    for (int i = 0; i < N; i++)
+        buf_add_text(&body, result);
+    buf_add_text(&body, TEXT("b") "]}]}");
+    if (!parse_anthropic(&r, body.data, &error)) fail_msg("%s", error.message);
+    assert_int_equal(r.request.messages->n_parts, 3 * N + 1);
+    buf_free(&body);
+    api_request_free(&r);
+}
+
 static void refused_conversations(void **state)
 {
     static const struct {
@@ -484,13 +505,11 @@ static void errors_of_messages(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conversations),
-                                       cmocka_unit_test(refused_conversations),
-                                       cmocka_unit_test(whole_messages),
-                                       cmocka_unit_test(omitted_thoughts),
-                                       cmocka_unit_test(asked_thoughts),
-                                       cmocka_unit_test(streamed_messages),
-                                       cmocka_unit_test(streamed_arguments_are_an_object),
-                                       cmocka_unit_test(errors_of_messages)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conversations),         cmocka_unit_test(many_search_results),
+        cmocka_unit_test(refused_conversations), cmocka_unit_test(whole_messages),
+        cmocka_unit_test(omitted_thoughts),      cmocka_unit_test(asked_thoughts),
+        cmocka_unit_test(streamed_messages),     cmocka_unit_test(streamed_arguments_are_an_object),
+        cmocka_unit_test(errors_of_messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each object may become a separator and a text. */
-enum { PARTS_OF_OBJECT = 2, SPARE_PARTS = 8 };
+/* A search result whose content is a string becomes a title, a line break and a text; other objects
+ * become less. */
+enum { PARTS_OF_OBJECT = 3, MESSAGES_OF_OBJECT = 2, SPARE = 8 };
 
 size_t message_list_count(json_object *value)
 {
@@ -25,11 +26,13 @@ size_t message_list_count(json_object *value)
 
 bool message_list_open(const struct api_reading *r, struct message_list *list, size_t n_objects)
 {
-    size_t max = PARTS_OF_OBJECT * n_objects + SPARE_PARTS;
+    size_t max = MESSAGES_OF_OBJECT * n_objects + SPARE,
+           max_parts = PARTS_OF_OBJECT * n_objects + SPARE;
     *list = (struct message_list){.message = arena_array(r->passing, max, sizeof(ey_message)),
-                                  .part = arena_array(r->passing, max, sizeof(ey_part)),
+                                  .part = arena_array(r->passing, max_parts, sizeof(ey_part)),
                                   .call = arena_array(r->passing, max, sizeof(ey_tool_call)),
-                                  .max = max};
+                                  .max = max,
+                                  .max_parts = max_parts};
     return (list->message && list->part && list->call) || api_fail_memory(r->error);
 }
 
@@ -97,7 +100,7 @@ ey_part *message_list_add_part(const struct api_reading *r, struct message_list 
                                const char *path)
 {
     ey_message *last = message_list_last(list);
-    if (!last || last->n_parts == EY_MAX_CONTENT_PARTS || list->n_parts == list->max) {
+    if (!last || last->n_parts == EY_MAX_CONTENT_PARTS || list->n_parts == list->max_parts) {
         api_fail_value(r->error, path, "%s: a message has more than %d parts", path,
                        EY_MAX_CONTENT_PARTS);
         return NULL;

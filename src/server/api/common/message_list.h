@@ -11,7 +11,8 @@ struct message_list {
     ey_part *part;
     ey_tool_call *call;
     size_t n, n_parts, n_calls;
-    size_t max;          /* capacity of each array */
+    size_t max; /* capacity of message and call */
+    size_t max_parts;
     const char *thought; /* [n_thought] for the next assistant message; NULL: none */
     size_t n_thought;
 };
