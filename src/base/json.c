@@ -16,10 +16,15 @@
 
 json_object *json_parse(const char *text, size_t n, const char *what, ey_code code, ey_err *e)
 {
+    return json_parse_up_to(text, n, EY_MAX_JSON_BYTES, what, code, e);
+}
+
+json_object *json_parse_up_to(const char *text, size_t n, size_t max, const char *what,
+                              ey_code code, ey_err *e)
+{
     json_object *value = NULL;
-    if (n > EY_MAX_JSON_BYTES) {
-        ey_fail(e, code, "%s: %zu bytes of JSON are more than the limit of %d", what, n,
-                EY_MAX_JSON_BYTES);
+    if (n > max) {
+        ey_fail(e, code, "%s: %zu bytes of JSON are more than the limit of %zu", what, n, max);
         return NULL;
     }
     if (!utf8_valid(text, n)) {

@@ -8,10 +8,13 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Parses n bytes; `what` names them in errors. The caller frees the result with json_object_put.
- * Fails with `code` on a JSON null, on trailing bytes other than white space, on a depth of
- * EY_MAX_JSON_DEPTH and on a NUL. */
+/* Parses n bytes, at most EY_MAX_JSON_BYTES; `what` names them in errors. The caller frees the
+ * result with json_object_put. Fails with `code` on a JSON null, on trailing bytes other than white
+ * space, on a depth of EY_MAX_JSON_DEPTH and on a NUL. */
 json_object *json_parse(const char *text, size_t n, const char *what, ey_code code, ey_err *e);
+/* The same with another limit than EY_MAX_JSON_BYTES. */
+json_object *json_parse_up_to(const char *text, size_t n, size_t max, const char *what,
+                              ey_code code, ey_err *e);
 /* Parses a file of at most EY_MAX_JSON_BYTES. */
 json_object *json_parse_file(const char *path, ey_code code, ey_err *e);
 

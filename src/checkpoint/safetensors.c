@@ -268,7 +268,8 @@ static bool safetensors_read_header(struct safetensors *f, const char *text, siz
     if (text[0] != '{')
         return ey_fail(e, EY_BAD_MODEL, "%s: the header begins with byte 0x%02x and not with '{'",
                        f->path, (uint8_t)text[0]);
-    json_object *header = json_parse(text, size, f->path, EY_BAD_MODEL, e);
+    json_object *header = json_parse_up_to(text, size, EY_MAX_SAFETENSORS_HEADER, f->path,
+                                           EY_BAD_MODEL, e);
     if (!header) return ey_fail_within(e, "safetensors header");
     bool ok = check_duplicates(text, size, header, f->path, e) && read_entries(f, header, e);
     json_object_put(header);

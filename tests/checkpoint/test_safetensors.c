@@ -231,6 +231,27 @@ static void an_empty_header_is_a_file_without_tensors(void **state)
     free(f.bytes);
 }
 
+/* The limit is that of the safetensors library, which is above that of other JSON. */
+static void a_header_of_nearly_the_limit_is_read(void **state)
+{
+    (void)state;
+    enum { N = 99999000 };
+    static const char begin[] = "{\"__metadata__\":{\"a\":\"";
+    char *header = malloc(N);
+    assert_non_null(header);
+    memset(header, 'x', N);
+    memcpy(header, begin, sizeof(begin) - 1);
+    memcpy(header + N - 3, "\"}}", 3);
+    struct image f = file_of(header, N, 0);
+    struct safetensors *file = NULL;
+    ey_err e = {0};
+    bool ok = safetensors_open_memory(&file, f.bytes, f.size, "m.safetensors", &e);
+    if (!ok) fail_msg("%s", e.text);
+    safetensors_close(file);
+    free(header);
+    free(f.bytes);
+}
+
 static void a_missing_file_is_named(void **state)
 {
     (void)state;
@@ -250,6 +271,7 @@ int main(void)
         cmocka_unit_test(too_many_tensors_are_refused),
         cmocka_unit_test(a_good_file_is_read_in_place),
         cmocka_unit_test(an_empty_header_is_a_file_without_tensors),
+        cmocka_unit_test(a_header_of_nearly_the_limit_is_read),
         cmocka_unit_test(a_missing_file_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
