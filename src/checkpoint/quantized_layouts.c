@@ -53,7 +53,8 @@ static bool read_factor(struct tensor_source *s, struct tensor *w, const char *n
     s->bytes += t->size;
     w->factor = factor;
     return (*factor > 0 && *factor < 1e30f) ||
-           ey_fail(e, EY_BAD_MODEL, "%s: tensor %s must be a positive number", t->file, t->name);
+           ey_fail(e, EY_BAD_MODEL, "%s: tensor %s must be a positive number below 1e30", t->file,
+                   t->name);
 }
 
 /* ---- any layout ---- */

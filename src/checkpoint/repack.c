@@ -294,7 +294,8 @@ bool repack_weight(struct tensor *out, void *memory, const struct tensor *w, str
     out->group_scale = j.scale;
     out->group_zero = j.zero;
     out->place = j.place;
-    if (atomic_load(&j.out_of_memory)) return ey_fail_memory(e, "a row", (size_t)w->cols);
+    if (atomic_load(&j.out_of_memory))
+        return ey_fail_memory(e, "rows of a weight", TILE_ROWS * (size_t)w->cols);
     return !atomic_load(&j.not_finite) ||
            ey_fail(e, EY_BAD_MODEL,
                    "%s: tensor %s has a scale that is not a finite number of at most 2^119",

@@ -100,7 +100,8 @@ static bool add_shard(struct checkpoint *c, const char *name, ey_err *e)
 {
     char path[EY_MAX_PATH];
     struct shard *larger = realloc(c->shards, (c->n_shards + 1) * sizeof(*larger));
-    if (!larger) return ey_fail_memory(e, "the list of shards", c->n_shards * sizeof(*larger));
+    if (!larger)
+        return ey_fail_memory(e, "the list of shards", (c->n_shards + 1) * sizeof(*larger));
     c->shards = larger;
     struct shard *s = &c->shards[c->n_shards];
     *s = (struct shard){.name = strdup(name)};
