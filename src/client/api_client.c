@@ -162,6 +162,7 @@ void api_client_close(struct api_client **client)
         explicit_bzero(h->data, strlen(h->data)); /* one header has the key */
     if (c->headers) c->lib->curl_slist_free_all(c->headers);
     free(c->url);
+    if (c->base) explicit_bzero(c->base, strlen(c->base)); /* it may have a password */
     free(c->base);
     free(c);
     *client = NULL;
@@ -378,6 +379,7 @@ bool api_client_call(struct api_client *c, const struct api_call *call,
     }
     c->lib->curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, NULL);
     buf_free(&t.error_body);
+    if (url) explicit_bzero(url, strlen(url));
     free(url);
     return ok;
 }
