@@ -12,7 +12,7 @@
 
 ey_finding *finding_add(ey_diagnosis *out, const char *name, ey_finding_level level)
 {
-    static ey_finding surplus;
+    static _Thread_local ey_finding surplus;
     ey_finding *f = out->n < EY_MAX_FINDINGS ? &out->findings[out->n++] : &surplus;
     *f = (ey_finding){.level = level, .unit = ""};
     snprintf(f->name, sizeof(f->name), "%s", name);
