@@ -110,6 +110,10 @@ printf 'photos/b.png,"two\n' >>all.csv # killed after a line of a cell
 try "--resume continues a CSV file" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --resume "${options[@]}" 
 [ "$(grep -c ^image, all.csv)" -eq 1 ] && [ "$(wc -l <all.csv)" -eq 3 ]
 say "the CSV file has one header and each image once"
+cp photos/a.JPG image
+printf 'image,caption\nphotos/b.png,x\n' >header.csv
+try "--resume does not take a CSV header for an image named image" 0 - '1 of 2 images are done' caption image photos/b.png --csv \
+  -o header.csv --resume --max-tokens 2
 : >photos/bad.png
 try "JSON lines with a failed image" 1 - '1 of 3 images failed' caption photos/*.png photos/*.JPG --jsonl -o bad.jsonl --max-tokens 2
 cp "$root"/examples/shapes-3.png photos/bad.png

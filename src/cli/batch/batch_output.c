@@ -99,6 +99,10 @@ static bool note_rows(struct batch_output *b, const char *text, size_t n, ey_err
     for (const char *at = text; at < limit; at = end) {
         if (b->form == BATCH_CSV) {
             char *name = read_first_cell(at, limit, &end);
+            if (name && at == text) { /* the row of the columns' names */
+                free(name);
+                continue;
+            }
             if (!name) return ey_fail_memory(e, "the list of images that are done", n);
             if (!note_done(b, name, e)) return false;
         } else {
