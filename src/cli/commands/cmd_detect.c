@@ -160,21 +160,32 @@ static void write_boxes(struct json_writer *w, const struct detection *d)
     json_close_array(w);
 }
 
+/* Returns the length of the label's beginning that the table shows: whole characters. */
+static int shown_label_bytes(const char *label)
+{
+    enum { MOST_LABEL_BYTES = 40 };
+    size_t n = strnlen(label, MOST_LABEL_BYTES + 1);
+    if (n <= MOST_LABEL_BYTES) return (int)n;
+    for (n = MOST_LABEL_BYTES; n && ((unsigned char)label[n] & 0xc0) == 0x80; n--)
+        ;
+    return (int)n;
+}
+
 /* Prints a row for each box. */
 static void print_box_table(struct detection *d)
 {
     struct buf table = buf_with_max((size_t)16 << 20);
     int widest = 5;
     for (size_t i = 0; i < d->boxes.n; i++) {
-        int n = (int)strnlen(d->scaled[i].label, 40);
+        int n = shown_label_bytes(d->scaled[i].label);
         widest = n > widest ? n : widest;
     }
     if (!d->boxes.n) buf_add_text(&table, "nothing was found\n");
     for (size_t i = 0; i < d->boxes.n; i++) {
         const struct drawn_box *b = &d->scaled[i];
         if (!i) buf_printf(&table, "%-*s     x1    y1    x2    y2\n", widest, "label");
-        buf_printf(&table, "%-*.40s  %5d %5d %5d %5d\n", widest, b->label, b->x1, b->y1, b->x2,
-                   b->y2);
+        buf_printf(&table, "%-*.*s  %5d %5d %5d %5d\n", widest, shown_label_bytes(b->label),
+                   b->label, b->x1, b->y1, b->x2, b->y2);
     }
     if (!table.failed) term_write(&d->cli.out, table.data, table.size);
     buf_free(&table);
