@@ -38,8 +38,9 @@ struct search_run {
 static bool index_path(char *out, const struct search_run *r, ey_err *e)
 {
     if (!r->options.index) return path_join(out, r->folder, INDEX_NAME, e);
-    snprintf(out, EY_MAX_PATH, "%s", r->options.index);
-    return true;
+    return snprintf(out, EY_MAX_PATH, "%s", r->options.index) < EY_MAX_PATH ||
+           ey_fail(e, EY_BAD_REQUEST, "the path of --index is longer than %d bytes",
+                   EY_MAX_PATH - 1);
 }
 
 /* Writes the name under which the index stores its model: the full path of a folder, otherwise the
