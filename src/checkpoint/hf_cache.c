@@ -458,6 +458,7 @@ static bool list_snapshot_file(void *user, const char *path)
     struct listing_maker *maker = user;
     char name[MAX_REPOSITORY + REPOSITORY_TAG_BYTES + 2], tag[REPOSITORY_TAG_BYTES];
     gguf_tag_of(tag, sizeof(tag), path);
+    if (strlen(tag) == sizeof(tag) - 1) return list_gguf(maker, path, path); /* the tag was cut */
     snprintf(name, sizeof(name), "%s:%s", maker->name, tag);
     return list_gguf(maker, name, path);
 }
