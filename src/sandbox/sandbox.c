@@ -45,13 +45,17 @@ static bool fail_job_time(const struct sandbox_job *job, ey_err *e)
                    job->limits->seconds);
 }
 
-/* Waits until fd is readable or its peer has closed. */
+/* Waits until fd is readable or its peer has closed. A deadline other than the job's is that of a
+ * worker's exit, which has nothing to do with the image. */
 static bool wait_readable(const struct sandbox_job *job, int fd, double deadline, ey_err *e)
 {
     struct pollfd poll_for = {.fd = fd, .events = POLLIN};
     for (;;) {
         double left = (deadline - seconds_now()) * 1e3;
-        if (left <= 0) return fail_job_time(job, e);
+        if (left <= 0 && deadline == job->deadline) return fail_job_time(job, e);
+        if (left <= 0)
+            return ey_fail(e, EY_BUSY, "a decoder does not exit in %d s; try again later",
+                           END_SECONDS);
         int n = poll(&poll_for, 1, left < CHECK_GONE_MS ? (int)left + 1 : CHECK_GONE_MS);
         if (n > 0) return true;
         if (n < 0 && errno != EINTR) return ey_fail(e, EY_IO, "poll: %s", strerror(errno));
