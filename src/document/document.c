@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "document/document.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,12 +27,12 @@ static bool tiff_open_pages(struct paged_document *d, ey_err *e)
 {
     size_t n = tiff_find_pages(NULL, 0, d->bytes, d->n);
     if (n < 1) return ey_fail(e, EY_BAD_IMAGE, "%s: this TIFF has no pages", d->name);
+    d->n_pages = n < INT_MAX ? (int)n : INT_MAX;
     if (n > DOCUMENT_MOST_PAGES) n = DOCUMENT_MOST_PAGES;
     d->directories = calloc(n, sizeof(*d->directories));
     if (!d->directories)
         return ey_fail_memory(e, "a document's pages", n * sizeof(*d->directories));
     tiff_find_pages(d->directories, n, d->bytes, d->n);
-    d->n_pages = (int)n;
     return true;
 }
 

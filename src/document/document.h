@@ -14,7 +14,7 @@ struct paged_document {
     const char *name; /* for messages, borrowed */
     int n_pages;
     struct pdf_page_size *sizes; /* of a PDF's pages up to DOCUMENT_MOST_PAGES */
-    uint64_t *directories;       /* [n_pages] offsets, for a TIFF */
+    uint64_t *directories;       /* offsets of a TIFF's pages up to DOCUMENT_MOST_PAGES */
 };
 
 /* How the caller cancels, and the memory limit of the programs that read a PDF. */

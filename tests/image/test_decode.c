@@ -454,6 +454,24 @@ static void a_circle_of_pages_ends(void **state)
     assert_int_equal(tiff_find_pages(NULL, 0, file, sizeof(file)), 2);
 }
 
+/* All pages are counted, not only the first 4,096. */
+static void many_pages_are_counted(void **state)
+{
+    (void)state;
+    enum { PAGES = 5000, DIRECTORY_BYTES = 18 };
+    uint8_t *file = calloc(1, 8 + PAGES * DIRECTORY_BYTES);
+    assert_non_null(file);
+    memcpy(file, "II*\0\x08", 5);
+    for (uint32_t i = 0, at = 8; i < PAGES; i++, at += DIRECTORY_BYTES) {
+        const uint32_t next = i + 1 < PAGES ? at + DIRECTORY_BYTES : 0;
+        file[at] = 1;
+        for (int k = 0; k < 4; k++)
+            file[at + DIRECTORY_BYTES - 4 + (uint32_t)k] = (uint8_t)(next >> 8 * k);
+    }
+    assert_int_equal(tiff_find_pages(NULL, 0, file, 8 + PAGES * DIRECTORY_BYTES), PAGES);
+    free(file);
+}
+
 /* ---- writing ---- */
 
 static void written_png_reads_back(void **state)
@@ -484,11 +502,17 @@ int run_decode_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_headers_cost_nothing), /* first, as it measures peak memory */
-        cmocka_unit_test(images_decode_as_expected),     cmocka_unit_test(cut_files_are_refused),
-        cmocka_unit_test(damaged_files_do_no_harm),      cmocka_unit_test(foreign_files_are_named),
-        cmocka_unit_test(scan_bomb_is_refused),          cmocka_unit_test(size_limits_are_exact),
-        cmocka_unit_test(a_page_can_be_put_first),       cmocka_unit_test(a_circle_of_pages_ends),
-        cmocka_unit_test(huge_files_are_refused_unread), cmocka_unit_test(written_png_reads_back),
+        cmocka_unit_test(images_decode_as_expected),
+        cmocka_unit_test(cut_files_are_refused),
+        cmocka_unit_test(damaged_files_do_no_harm),
+        cmocka_unit_test(foreign_files_are_named),
+        cmocka_unit_test(scan_bomb_is_refused),
+        cmocka_unit_test(size_limits_are_exact),
+        cmocka_unit_test(a_page_can_be_put_first),
+        cmocka_unit_test(a_circle_of_pages_ends),
+        cmocka_unit_test(many_pages_are_counted),
+        cmocka_unit_test(huge_files_are_refused_unread),
+        cmocka_unit_test(written_png_reads_back),
     };
     return cmocka_run_group_tests_name("decode", tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_DIRECTORIES = 4096, MAX_TAGS = 4096 };
+enum { MAX_TAGS = 4096 };
 
 /* The tags used here. */
 enum {
@@ -153,7 +153,7 @@ size_t tiff_find_pages(uint64_t *directories, size_t most, const uint8_t *bytes,
     size_t found = 0, tags = 0;
     if (!tiff_open(&t, bytes, n, &first)) return 0;
     at = first;
-    for (size_t i = 0; i < MAX_DIRECTORIES && at; i++, at = d.next) {
+    for (; at; at = d.next) {
         if (!tiff_directory_open(&d, &t, at) || (tags += d.n_tags) > n / tag_bytes(&t)) break;
         if (is_page(&t, &d)) {
             if (found < most) directories[found] = at;
