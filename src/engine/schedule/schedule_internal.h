@@ -51,6 +51,7 @@ bool chunk_is_prompt(const struct scheduled_chunk *chunk);
 /* Fills engine->scheduler.chunk and returns the number of chunks. Called under the lock. May
  * preempt requests: paused ones, which get no chunk, or the youngest, which has none yet. */
 int schedule_chunks(ey_engine *engine);
+/* Counts the rows of prefill: of prompts, and of answers that are recomputed after a preemption. */
 int n_prompt_rows(const struct scheduled_chunk *chunk, int n);
 /* Writes the chunks' rows into engine->buffers.host. */
 struct step build_step(ey_engine *engine, int n_chunks);

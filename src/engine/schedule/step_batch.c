@@ -157,7 +157,7 @@ int n_prompt_rows(const struct scheduled_chunk *chunk, int n)
 {
     int rows = 0;
     for (int i = 0; i < n; i++)
-        rows += chunk_is_prompt(&chunk[i]) ? chunk[i].n : 0;
+        rows += chunk_is_prompt(&chunk[i]) || chunk[i].n > 1 ? chunk[i].n : 0;
     return rows;
 }
 
