@@ -26,8 +26,10 @@ static bool check_request(const ey_request *request, const struct engine_devices
     if (request->max_tokens < 0)
         return ey_fail(e, EY_BAD_REQUEST, "max_tokens is %d; it must be at least 1",
                        request->max_tokens);
-    if (request->min_tokens < 0 ||
-        (request->max_tokens > 0 && request->min_tokens > request->max_tokens))
+    if (request->min_tokens < 0)
+        return ey_fail(e, EY_BAD_REQUEST, "min_tokens is %d; it must be at least 0",
+                       request->min_tokens);
+    if (request->max_tokens > 0 && request->min_tokens > request->max_tokens)
         return ey_fail(e, EY_BAD_REQUEST,
                        "min_tokens is %d; it must be from 0 to max_tokens, which is %d",
                        request->min_tokens, request->max_tokens);
