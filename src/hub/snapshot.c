@@ -40,14 +40,50 @@ static bool is_link_to(const char *path, const char *target)
     return n >= 0 && (size_t)n == strlen(target) && memcmp(text, target, (size_t)n) == 0;
 }
 
+/* Whether a later file of the model has the same content and needs the same blob. */
+static bool blob_is_needed_again(const struct hub_model *model, const struct hub_file *file)
+{
+    for (const struct hub_file *later = file + 1; later < model->files + model->n; later++)
+        if (strcmp(later->etag, file->etag) == 0) return true;
+    return false;
+}
+
+static bool copy_bytes(int from, int to)
+{
+    char bytes[1 << 16];
+    ssize_t n;
+    while ((n = read(from, bytes, sizeof(bytes))) != 0) {
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 || !file_write(to, bytes, (size_t)n)) return false;
+    }
+    return true;
+}
+
+/* Copies a blob by way of new_path, so that an incomplete copy never has its name. */
+static bool copy_blob(const char *blob, const char *path, const char *new_path)
+{
+    int from = open(blob, O_RDONLY | O_CLOEXEC),
+        to = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    bool ok = from >= 0 && to >= 0 && copy_bytes(from, to);
+    if (from >= 0) close(from);
+    if (to >= 0 && close(to) != 0) ok = false;
+    return ok && rename(new_path, path) == 0;
+}
+
 /* On file systems without symbolic links (exFAT, some shares) the blob itself becomes the
- * snapshot's file. */
+ * snapshot's file, or a copy of it if another file needs the blob, too. */
 static bool move_blob_to_snapshot(const struct hub_model *model, const struct hub_file *file,
-                                  const char *path, ey_err *e)
+                                  const char *path, const char *new_path, ey_err *e)
 {
     char blob[EY_MAX_PATH];
     int n = snprintf(blob, sizeof(blob), "%s/blobs/%s", model->directory, file->etag);
-    return (n < (int)sizeof(blob) && rename(blob, path) == 0) || hub_cache_fail(path, "written", e);
+    bool ok = n < (int)sizeof(blob) &&
+              (blob_is_needed_again(model, file) ? copy_blob(blob, path, new_path)
+                                                 : rename(blob, path) == 0);
+    if (ok) return true;
+    hub_cache_fail(path, "written", e);
+    unlink(new_path);
+    return false;
 }
 
 /* Makes the snapshot's link to a blob. Atomically replaces another link or a damaged file, but
@@ -70,7 +106,7 @@ static bool write_link(const struct hub_model *model, const struct hub_file *fil
     unlink(new_path);
     if (symlink(target, new_path) != 0)
         return errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS
-                   ? move_blob_to_snapshot(model, file, path, e)
+                   ? move_blob_to_snapshot(model, file, path, new_path, e)
                    : hub_cache_fail(path, "written", e);
     if (rename(new_path, path) == 0) return true;
     hub_cache_fail(path, "written", e);

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static bool on, can_reserve;
+static bool on, can_reserve, without_links;
 static uint64_t room_left;
 
 void full_disk_start(uint64_t room, bool reserves)
@@ -20,6 +20,11 @@ void full_disk_start(uint64_t room, bool reserves)
 void full_disk_stop(void)
 {
     on = false;
+}
+
+void full_disk_refuse_links(bool refuse)
+{
+    without_links = refuse;
 }
 
 static bool is_on_disk(int fd)
@@ -80,5 +85,6 @@ SHOWN int mkdir(const char *path, mode_t mode)
 
 SHOWN int symlink(const char *target, const char *path)
 {
+    if (without_links) return errno = EPERM, -1;
     return entry_fails(path) ? -1 : (int)syscall(SYS_symlinkat, target, AT_FDCWD, path);
 }

@@ -13,5 +13,7 @@
 void full_disk_start(uint64_t room, bool reserves);
 /* Removes the limit. */
 void full_disk_stop(void);
+/* Makes symlink() fail with EPERM, as on exFAT, whether the disk is full or not. */
+void full_disk_refuse_links(bool refuse);
 
 #endif

@@ -314,6 +314,25 @@ static void test_snapshot_of_files(void **state)
                 sizeof(first));
 }
 
+/* Equal files share a blob, of which each needs a copy if there are no links. */
+static void test_equal_files_without_links(void **state)
+{
+    (void)state;
+    ey_err e;
+    hub_script_add(script, "generation_config.json", config, strlen(config), false);
+    full_disk_refuse_links(true);
+    bool ok = pull_from(NAME, &e);
+    full_disk_refuse_links(false);
+    script->n--;
+    if (!ok) fail_msg("%s", e.text);
+    expect_file(FOLDER "/snapshots/" COMMIT "/config.json", config, strlen(config));
+    expect_file(FOLDER "/snapshots/" COMMIT "/generation_config.json", config, strlen(config));
+    expect_file(FOLDER "/snapshots/" COMMIT "/model-00001-of-00002.safetensors", first,
+                sizeof(first));
+    assert_int_equal(count(FOLDER "/snapshots/" COMMIT), 7);
+    assert_int_equal(count(FOLDER "/blobs"), 0);
+}
+
 /* A truncated file there is downloaded again and replaced. */
 static void test_damaged_snapshot_file(void **state)
 {
@@ -919,6 +938,7 @@ int main(void)
         CASE(test_revisions),
         CASE(test_files_of_other_tools),
         CASE(test_snapshot_of_files),
+        CASE(test_equal_files_without_links),
         CASE(test_damaged_snapshot_file),
         CASE(test_blob_of_wrong_size),
         CASE(test_token_stays_home),
