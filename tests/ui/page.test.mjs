@@ -468,6 +468,13 @@ story('wants a key: requested, checked, kept for the tab', async (t) => {
   await page.click('#example');
   await page.click('#describe');
   await answer();
+  await lastTurn().getByRole('button', { name: 'Code' }).click();
+  const samples = await page.locator('#code-list pre').allInnerTexts();
+  for (const sample of samples) assert.match(sample, /EYELET_API_KEY/);
+  assert.doesNotMatch(samples.join(''), /sesame/);
+  const code = samples[2].replace(/await image\([^)]*\)/, '""').replace(/response\.json\(\)\)\.choices.*/, 'response.json()).error?.code ?? 0);');
+  const out = execFileSync('node', ['--input-type=module', '-e', code], { env: { ...process.env, EYELET_API_KEY: 'sesame' }, encoding: 'utf8' });
+  assert.notEqual(out.trim(), '401');
 });
 
 story('is busy: the page says when to try again', async () => {

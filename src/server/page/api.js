@@ -24,6 +24,8 @@ export function useKey(text) {
   } catch { /* storage is disabled */ }
 }
 
+export const hasKey = () => key !== '';
+
 /* The URL is relative to the page, so that it also works behind a reverse proxy that serves eyelet under a path. */
 function request(path, options = {}) {
   const headers = { ...options.headers };

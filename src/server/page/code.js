@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* "Use this from code": a question as curl, Python and JavaScript, with file names in place of image data. */
+import { hasKey } from './api.js';
 import { copyButton } from './clipboard.js';
 
 const $ = (id) => document.getElementById(id);
+const KEY = 'EYELET_API_KEY'; // the samples read it from the environment, so that nobody shares a key with them
 const base = () => new URL('v1', document.baseURI).href;
 
 /* Returns {body, names}: the request with a placeholder for each image, and the images' file names. */
@@ -32,7 +34,7 @@ function curl({ body, names }) {
     if (i % 2) return `"data:${mime(names[piece])};base64,$(base64 -w0 ${shellWord(names[piece])})"`;
     return shellWord(`${i ? '"' : ''}${piece}${i < pieces.length - 1 ? '"' : ''}`);
   });
-  return `printf '%s' ${spelled.join('')} |\n  curl -s ${base()}/chat/completions -H 'Content-Type: application/json' -d @-`;
+  return `printf '%s' ${spelled.join('')} |\n  curl -s ${base()}/chat/completions -H 'Content-Type: application/json'${hasKey() ? ` -H "Authorization: Bearer $${KEY}"` : ''} -d @-`;
 }
 
 function python({ body, names }) {
@@ -43,10 +45,10 @@ function python({ body, names }) {
   const extra = Object.fromEntries(Object.entries(more).filter(([key]) => !known.includes(key)));
   return `# pip install openai
 import base64
-
+${hasKey() ? 'import os\n' : ''}
 from openai import OpenAI
 
-client = OpenAI(base_url=${JSON.stringify(base())}, api_key="none")
+client = OpenAI(base_url=${JSON.stringify(base())}, api_key=${hasKey() ? `os.environ["${KEY}"]` : '"none"'})
 
 ${names.length ? `
 def image(path, mime="${mime(names[0])}"):
@@ -71,7 +73,7 @@ const image = async (path, mime = '${mime(names[0])}') => \`data:\${mime};base64
 ` : ''}
 const response = await fetch('${base()}/chat/completions', {
   method: 'POST',
-  headers: { 'Content-Type': 'application/json' },
+  headers: { 'Content-Type': 'application/json'${hasKey() ? `, Authorization: \`Bearer \${process.env.${KEY}}\`` : ''} },
   body: JSON.stringify(${json.replaceAll('\n', '\n  ')}),
 });
 console.log((await response.json()).choices[0].message.content);
