@@ -722,6 +722,15 @@ story('two conversations keep their own state', async () => {
   await page.locator('#conversations .title', { hasText: 'Describe' }).click();
   await page.locator('.asked', { hasText: 'Describe this image' }).waitFor();
   assert.match(await page.innerText('#facts'), /shapes-4\.png/);
+  await page.fill('#question', 'an unsaved draft'); // and on to the other conversation before the page saves it
+  await page.click('#list-toggle');
+  await page.locator('#conversations .title', { hasText: 'Hello' }).click();
+  await page.locator('.asked', { hasText: 'Hello' }).waitFor();
+  assert.equal(await page.inputValue('#question'), '');
+  await page.click('#list-toggle');
+  await page.locator('#conversations .title', { hasText: 'Describe' }).click();
+  await page.locator('.asked', { hasText: 'Describe this image' }).waitFor();
+  assert.equal(await page.inputValue('#question'), 'an unsaved draft');
 });
 
 story('several images in a question, and in a later one', async () => {

@@ -40,16 +40,28 @@ function keptConversation() {
     draft: { text: question.value, images: pendingImages().map(keptOf) } };
 }
 
-let saving = 0;
+let saving = 0; // the timer of a save that waits
 let savedAt = 0;
+let opening = false; // a stored conversation is only in part on the page
+
+function forgetSave() {
+  clearTimeout(saving);
+  saving = 0;
+}
+
+async function saveAtOnce() {
+  forgetSave();
+  savedAt = Date.now();
+  await saveConversation(keptConversation()).catch(() => {});
+}
 
 /* Saves the conversation, at most once a second unless `now` is set. */
 function save(now) {
-  clearTimeout(saving);
+  if (opening) return;
+  forgetSave();
   const wait = now ? 0 : Math.max(0, savedAt + SAVE_MS - Date.now());
   saving = setTimeout(async () => {
-    savedAt = Date.now();
-    await saveConversation(keptConversation()).catch(() => {});
+    await saveAtOnce();
     if (now) showList(conversation.id);
   }, wait);
 }
@@ -303,6 +315,7 @@ async function code(turn) {
 
 function leaveConversation() {
   stopAnswer();
+  if (saving) saveAtOnce(); // else the save would be of the next conversation
   running = null;
   turns.forEach((turn) => turn.remove());
   turns = [], failedForKey = null;
@@ -325,6 +338,7 @@ async function openConversation(id) {
   if (!kept) return false;
   leaveConversation();
   conversation = kept;
+  opening = true;
   const ofTurns = kept.turns.flatMap((turn) => turn.images);
   const { sent } = await setImages(ofTurns, kept.draft.images);
   const byId = new Map(sent.map((image) => [image.id, image]));
@@ -334,6 +348,7 @@ async function openConversation(id) {
     made.finish();
   }
   question.value = kept.draft.text;
+  opening = false;
   fitQuestion();
   busy(false);
   storeOpen(id);
@@ -438,7 +453,11 @@ watchImages((image) => {
 watchConversations((id, title) => {
   if (id === conversation.id && title) Object.assign(conversation, { title, named: true });
   else if (id && id !== conversation.id) openConversation(id);
-}, () => beginAnew());
+}, (deleted) => {
+  if (deleted) forgetSave();
+  return beginAnew();
+});
+addEventListener('pagehide', () => saving && saveAtOnce());
 watchServer(() => {
   $('key-form').hidden = true;
   const retry = failedForKey;

@@ -54,7 +54,7 @@ async function rename(entry, item) {
 function askToDelete(entry, acts) {
   const yes = listButton('Delete', async () => {
     await deleteConversation(entry.id);
-    if (entry.id === open) anew();
+    if (entry.id === open) anew(true);
     else showList(open);
   });
   yes.classList.add('danger');
@@ -104,7 +104,8 @@ addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && !panel.hidden && !wide.matches) setPanel(false);
 });
 
-/* onPick(id) opens a conversation, onPick(id, newTitle) reports that the open one was renamed; onNew() starts an empty one. */
+/* onPick(id) opens a conversation, onPick(id, newTitle) reports that the open one was renamed; onNew(deleted) starts an empty one,
+ * `deleted` if the open one was deleted. */
 export function watchConversations(onPick, onNew) {
   picked = onPick;
   anew = onNew;
