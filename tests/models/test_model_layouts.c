@@ -215,7 +215,7 @@ static void own_template(void **state)
     }
     ckpt_write_file(dir, "chat_template.jinja", "{{ x }}", 7); /* overrides the others */
     assert_non_null(strstr(notices_at("jinja"), "chat_template.jinja: the checkpoint's"));
-    assert_non_null(strstr(notices, "tail: it has none"));
+    assert_non_null(strstr(notices, "generation prompt: it has none"));
 }
 
 /* <|im_end|> ends an answer even if no file lists it. */

@@ -53,17 +53,17 @@ static const struct row {
      "{% endif %}" TURNS TAIL,
      "default system prompt \"You are Smol.\"", true},
     {TURNS "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}",
-     "thinking; tail \"<|im_start|>assistant\\n<think>\\n\"", false},
+     "thinking; generation prompt \"<|im_start|>assistant\\n<think>\\n\"", false},
     {TURNS "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% if enable_thinking is "
            "not defined %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}",
      "thinking", false},
     {TURNS "{% if add_generation_prompt %}<|im_start|>assistant\nSure: {% endif %}",
-     "tail \"<|im_start|>assistant\\nSure: \"; other words \"Sure:\"", false},
-    {TURNS, "tail: it has none", false},
+     "generation prompt \"<|im_start|>assistant\\nSure: \"; other words \"Sure:\"", false},
+    {TURNS, "generation prompt: it has none", false},
     {"{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}"
      "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant"
      "<|end_header_id|>\n\n{% endif %}",
-     "tail \"<|start_header_id|>assistant<|end_header_id|>\\n\\n\"; markers such as "
+     "generation prompt \"<|start_header_id|>assistant<|end_header_id|>\\n\\n\"; markers such as "
      "\"<|start_header_id|>\"",
      false},
     {"{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'user' %}Question: "
@@ -116,7 +116,7 @@ static void variables_that_occur_twice(void **state)
     const struct built_in_format format = {&written, NULL, tail, false};
     buf_printf(&template, "{{ '%s' if add_generation_prompt and add_generation_prompt }}", tail);
     assert_true(template_differences(&out, template.data, template.size, &format));
-    assert_null(strstr(out.data ? out.data : "", "tail \""));
+    assert_null(strstr(out.data ? out.data : "", "generation prompt \""));
     buf_free(&written);
     buf_free(&out);
     buf_free(&template);

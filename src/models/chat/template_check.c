@@ -236,9 +236,12 @@ static void say_tail(struct buf *out, const struct template_check *c)
     while (shown < n && shown && ((unsigned char)c->tail.data[shown] & 0xc0) == 0x80)
         shown--;
     if (n)
-        say(out, "tail", c->tail.data, shown);
+        say(out, "generation prompt", c->tail.data, shown);
     else
-        say(out, c->has_tail ? "tail: its own is not plain text" : "tail: it has none", NULL, 0);
+        say(out,
+            c->has_tail ? "generation prompt: its own is not plain text"
+                        : "generation prompt: it has none",
+            NULL, 0);
 }
 
 static void say_differences(struct buf *out, const struct template_check *c)
