@@ -177,6 +177,22 @@ static void add_response_format(struct json_writer *w, const struct remote_respo
     json_close_object(w);
 }
 
+/* Adds whether the model thinks. A thought that is asked for leaves room for the answer, as without
+ * a server. */
+static void add_asked_thinking(struct json_writer *w, const ey_request *request, int max_tokens)
+{
+    enum { MOST_KEPT = 1024 }; /* of EY_KEEP_ANSWER */
+    const int kept = max_tokens / 4 < MOST_KEPT ? max_tokens / 4 : MOST_KEPT;
+    if (request->thinking == EY_THINKING_AUTO) return;
+    json_write_key(w, "chat_template_kwargs");
+    json_open_object(w);
+    json_add_bool(w, "enable_thinking", request->thinking == EY_THINKING_ON);
+    json_close_object(w);
+    if (request->thinking == EY_THINKING_ON && request->thinking_budget == EY_KEEP_ANSWER &&
+        max_tokens > 0)
+        json_add_int(w, "thinking_token_budget", max_tokens - kept);
+}
+
 bool request_json(struct buf *out, const ey_request *request,
                   const struct remote_response_format *format,
                   const struct request_settings *settings, ey_err *e)
@@ -196,12 +212,7 @@ bool request_json(struct buf *out, const ey_request *request,
     }
     add_sampling(&w, &request->sampling);
     if (request->n_stop) add_strings(&w, "stop", request->stop, request->n_stop);
-    if (request->thinking != EY_THINKING_AUTO) {
-        json_write_key(&w, "chat_template_kwargs");
-        json_open_object(&w);
-        json_add_bool(&w, "enable_thinking", request->thinking == EY_THINKING_ON);
-        json_close_object(&w);
-    }
+    add_asked_thinking(&w, request, settings->max_tokens);
     if (settings->loop_guard) add_loop_guard(&w, settings->loop_guard);
     if (format) add_response_format(&w, format);
     add_pixels(&w, request);

@@ -221,6 +221,8 @@ static void a_full_request(void **state)
     request.messages = messages;
     request.n_messages = 2;
     request.max_tokens = 12;
+    request.thinking = EY_THINKING_ON;
+    request.thinking_budget = EY_KEEP_ANSWER; /* a quarter of max_tokens */
     request.top_logprobs = 3;
     request.stop = stop;
     request.n_stop = 2;
@@ -238,6 +240,8 @@ static void a_full_request(void **state)
     expect_sent(body, "mm_processor_kwargs", "{\"max_pixels\":4096}");
     expect_sent(body, "stop", "[\"end\",\"\\n\"]");
     expect_sent(body, "max_tokens", "12");
+    expect_sent(body, "chat_template_kwargs", "{\"enable_thinking\":true}");
+    expect_sent(body, "thinking_token_budget", "9");
     expect_sent(body, "logprobs", "true");
     expect_sent(body, "top_logprobs", "3");
     expect_sent(body, "temperature", "0");
