@@ -374,7 +374,7 @@ static void forbidden_ids_are_never_picked(void **state)
 }
 
 /* End tokens are excluded until min_tokens with every sampler (all logits, top-k, rescored); until
- * then the GPU does not sample. */
+ * then the GPU does not sample. Forced tokens count, too. */
 static void end_tokens_wait(void **state)
 {
     (void)state;
@@ -382,7 +382,8 @@ static void end_tokens_wait(void **state)
     static const float temperatures[] = {0, 1};
     struct fixture f;
     open_fixture(&f);
-    for (int row = 0; row < 2 * 3; row++) {
+    for (int row = 0; row < 2 * 3 * 2; row++) {
+        const int forced = row / 6 * 2;
         const ey_sampling options = {.temperature = temperatures[row % 2],
                                      .top_k = 3,
                                      .top_p = 1,
@@ -395,17 +396,19 @@ static void end_tokens_wait(void **state)
         f.sampler.ends = ends;
         f.sampler.n_ends = 2;
         f.sampler.min_tokens = 4;
+        for (int i = 0; i < forced; i++)
+            sampler_record_forced(&f.sampler, 0);
         for (int i = 0; i < 8; i++) {
-            assert_int_equal(sampler_gpu_can_sample(&f.sampler, false), i >= 4);
-            if (row / 2 == 0) {
+            assert_int_equal(sampler_gpu_can_sample(&f.sampler, false), i >= 4 - forced);
+            if (row / 2 % 3 == 0) {
                 id = sampler_sample(&f.sampler, logits, NULL);
-            } else if (row / 2 == 1) {
+            } else if (row / 2 % 3 == 1) {
                 assert_true(sampler_sample_topk(&f.sampler, &best, NULL, false, &id));
             } else {
                 int n = sampler_topk_ids(&f.sampler, logits, NULL, ids, TOPK_LOGITS);
                 id = sampler_sample_rescored(&f.sampler, logits, ids, n);
             }
-            assert_int_equal(id == 5 || id == 6, i >= 4);
+            assert_int_equal(id == 5 || id == 6, i >= 4 - forced);
         }
     }
     arena_free(&f.arena);

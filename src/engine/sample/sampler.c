@@ -77,7 +77,7 @@ void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t 
     s->ends = NULL;
     s->n_ends = 0;
     s->min_tokens = 0;
-    s->n_drawn = 0;
+    s->n_drawn = s->n_tokens = 0;
     memset(s->answer_count, 0, (size_t)s->vocabulary * sizeof(*s->answer_count));
     memset(s->in_prompt, 0, (size_t)s->vocabulary);
     for (size_t i = 0; i < n_prompt; i++)
@@ -87,6 +87,7 @@ void sampler_start(struct sampler *s, const ey_sampling *options, const int32_t 
 void sampler_record_forced(struct sampler *s, int32_t id)
 {
     s->answer_count[id]++;
+    s->n_tokens++;
 }
 
 void sampler_record(struct sampler *s, int32_t id)
@@ -98,7 +99,7 @@ void sampler_record(struct sampler *s, int32_t id)
 /* Whether min_tokens still forbids an end token. */
 static bool forbids_ends(const struct sampler *s)
 {
-    return s->n_ends && s->n_drawn < s->min_tokens;
+    return s->n_ends && s->n_tokens < s->min_tokens;
 }
 
 static bool is_forbidden_end(const struct sampler *s, int32_t id)

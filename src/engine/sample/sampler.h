@@ -33,6 +33,7 @@ struct sampler {
     int32_t *answer_count; /* [vocabulary] occurrences in the answer */
     uint8_t *in_prompt;    /* [vocabulary] */
     uint64_t n_drawn;      /* tokens drawn so far; seed and n_drawn give the random number */
+    uint64_t n_tokens;     /* tokens of the answer so far, drawn or forced */
 };
 
 bool sampler_scratch_open(struct sampler_scratch *s, struct arena *arena, int vocabulary,
