@@ -37,7 +37,7 @@ struct family {
     const char *thinking_tail;
     /* The tokens around and in place of an image; NULL for a family without images. */
     const struct vision_marks *vision_marks;
-    /* Whether it has checkpoints that embed or rerank (models/pooling). */
+    /* Whether some checkpoints of the family embed or rerank (models/pooling). */
     bool pools;
 };
 

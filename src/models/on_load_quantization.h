@@ -20,9 +20,9 @@ struct quantize_report {
  * multiplied together with it stay as stored. */
 #define QUANTIZE_MAX_ERROR 0.16
 
-/* Marks the projections of the text layers (as in the official FP8 checkpoints, embedding, head,
- * norms and the vision encoder stay). With int4, fails if none can be quantized or a sampled value
- * is not finite. */
+/* Marks the projections of the text layers. Embedding, head, norms and the vision encoder stay as
+ * stored, as in the official FP8 checkpoints. With int4, fails if no matrix can be quantized or a
+ * sampled value is not finite. */
 bool model_quantize_on_load(struct model *model, const struct quantize_choice *choice,
                             struct quantize_report *report, struct pool *pool, ey_err *e);
 

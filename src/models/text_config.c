@@ -172,7 +172,8 @@ static bool add_eos(struct model *m, json_object *value, const char *what, ey_er
 }
 
 /* Finds eos_token_id: in generation_config.json, else at the top of config.json, else in
- * text_config; transformers makes the first from the others. Returns NULL if there is none. */
+ * text_config. transformers writes the first file from the other two places. Returns NULL if there
+ * is none. */
 static json_object *find_eos(const json_object *generation, const json_object *config,
                              const struct config *text, const char **what)
 {
