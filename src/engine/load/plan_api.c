@@ -25,7 +25,7 @@ _Static_assert((int)PLAN_ROWS <= (int)EY_PLAN_ITEMS &&
                "ey_plan holds any plan");
 _Static_assert(sizeof(((struct plan_suggestion *)0)->options) ==
                    sizeof(((ey_plan *)0)->suggestions[0].options),
-               "options of a change");
+               "options of a suggestion");
 _Static_assert(PLAN_CHOICE_BYTES == sizeof(((ey_plan *)0)->choices[0]), "text of a choice");
 
 static bool plan_open_device(struct engine_devices *devices, const ey_engine_options *o, ey_err *e)

@@ -8,7 +8,7 @@
 
 struct loop_guard {
     ey_loop_guard rule;
-    int32_t *run; /* [max_pattern + 1] run[p]: how many last tokens each equal the one p earlier */
+    int32_t *run; /* [max_pattern + 1] last ids in a row that equal the id [p] places earlier */
     int first;    /* index of the first token that is searched */
 };
 
@@ -17,8 +17,8 @@ bool loop_guard_check(const ey_loop_guard *rule, ey_err *e);
 bool loop_guard_open(struct loop_guard *g, const ey_loop_guard *rule, struct arena *arena);
 /* Starts a new search at token `first`: earlier tokens are never part of a loop. */
 void loop_guard_begin(struct loop_guard *g, int first);
-/* Takes the last token of ids[n]. Returns the shortest loop that ids[n] end with, or copies 0 if
- * there is none. */
+/* Takes the last token of ids[n]. Returns the shortest loop at the end of ids[n]; its `copies` are
+ * 0 if there is none. */
 ey_repetition loop_guard_add(struct loop_guard *g, const int32_t *ids, int n);
 
 #endif
