@@ -18,8 +18,8 @@ struct server {
     struct http_server *http_server; /* the connections */
     long long started;               /* time of day, seconds */
     bool had_terminal;               /* when it started */
-    bool out_of_descriptors;         /* already logged */
-    bool cannot_resume;              /* already logged, too */
+    bool out_of_descriptors;         /* at some time so far, which was logged */
+    bool cannot_resume;              /* at the last attempt, which was logged */
     bool watchdog;                   /* systemd expects watchdog pings */
 };
 

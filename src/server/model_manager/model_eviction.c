@@ -54,8 +54,8 @@ bool model_manager_fits(const struct model_manager *k, const struct model_slot *
     return fits_beside(k, loaded_models_of(k), requested);
 }
 
-/* Whether a is evicted before b: idle models first, least recently used first; busy ones by how
- * long they have been loaded. */
+/* Whether a is evicted before b: first idle models, the least recently used first; then busy
+ * models, the one loaded earliest first. */
 static bool is_evicted_before(const struct model_slot *a, const struct model_slot *b)
 {
     bool idle = model_slot_is_idle(a);
