@@ -77,8 +77,9 @@ bool vllm_flag_ignore(struct options *o, char **at, int *used, ey_err *e)
     else if (takes_next)
         value = next;
     *used = takes_next ? 2 : 1;
+    /* A flag without a value, such as --enable-lora, turns its feature on. */
     bool meant = !value && !flag->has_value && flag->ignored_values[0] &&
-                 is_vllm_flag_name(name, n, flag->name); /* the flag turns on what must stay off */
+                 is_vllm_flag_name(name, n, flag->name);
     if (meant || (value && !is_ignored_value(flag, value)))
         return ey_fail(e, EY_BAD_REQUEST, "%s%s%.60s is not possible: %s", at[0],
                        takes_next ? " " : "", takes_next ? next : "", flag->reason);

@@ -34,8 +34,8 @@ bool search_index_restart(struct search_index *index, const struct index_kind *k
  * nanoseconds since 1970. */
 bool search_index_has(struct search_index *index, const char *path, int64_t size, int64_t time,
                       bool *has, ey_err *e);
-/* Adds or replaces an image. If `vector` is NULL, `why` says why there is none. This and the
- * removal are stored by search_index_commit(). */
+/* Adds or replaces an image. If `vector` is NULL, `why` says why there is none.
+ * search_index_commit() stores additions and removals. */
 bool search_index_put(struct search_index *index, const char *path, int64_t size, int64_t time,
                       const float *vector, int dimensions, const char *why, ey_err *e);
 bool search_index_remove(struct search_index *index, const char *path, ey_err *e);
