@@ -322,7 +322,7 @@ static void write_gpu_metrics(struct metrics_writer *w)
 static void write_finish_reasons(struct metrics_writer *w)
 {
     static const char name[] = "vllm:request_success_total";
-    write_metric_head(w, name, "counter", "Answers by the reason for their end.");
+    write_metric_head(w, name, "counter", "Answers by finish reason.");
     for (size_t m = 0; m < w->n; m++) {
         const ey_stats *s = &w->stats[m];
         write_sample(w, m, name, "finished_reason=\"stop\"", (double)s->finished_stop);

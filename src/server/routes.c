@@ -176,8 +176,7 @@ void route_hint(const char *path, char out[160])
             return;
         }
     if (near)
-        snprintf(out, 160, "use %.100s; remove what stands before it from the base URL",
-                 near->path);
+        snprintf(out, 160, "use %.100s; remove the prefix before it from the base URL", near->path);
     else
         snprintf(out, 160, "there are /v1/chat/completions, /v1/models, /api/chat and /api/tags");
 }

@@ -116,8 +116,7 @@ void model_slot_check_memory(struct model_slot *m)
     if (!ok) log_line("the GPU's memory could not be checked: %s", e.text);
     if (ok && !had_spilled && ey_gpu_memory_warning(&memory, text, sizeof(text)))
         log_line("%s", text);
-    if (ok && had_spilled && !memory.spilled)
-        log_line("all of the GPU's memory is as fast as it should be again");
+    if (ok && had_spilled && !memory.spilled) log_line("the GPU's memory is no longer spilled");
     pthread_mutex_lock(&m->manager->lock);
     if (ok) m->memory = memory;
     m->memory_checked_at = seconds_now();

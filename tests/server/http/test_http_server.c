@@ -291,7 +291,7 @@ static void statuses(void **state)
         {"GET", "/slots?fail_on_no_slot=1", NULL, NULL, 200, "\"is_processing\": false"},
         {"GET", "/version", NULL, NULL, 200, "x-request-id: req_"},
         {"POST", "/openai/v1/chat/completions", json_type, "{}", 404,
-         "use /v1/chat/completions; remove what stands before it"},
+         "use /v1/chat/completions; remove the prefix before it"},
         {"GET", "/v1/audio/speech", NULL, NULL, 404, "audio is not supported"},
         {"GET", "/api/tags", NULL, NULL, 200, "\"name\":\"demo:latest\""},
         {"GET", "/api/chat", NULL, NULL, 405, "{\"error\":\"GET is not possible"},
