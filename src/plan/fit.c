@@ -241,8 +241,9 @@ static bool turn_knob(struct plan_knobs *now, enum plan_knob knob, const struct 
     return false;
 }
 
-/* Finds the largest row count that fits, before any knob is turned: 512 rows still keep the GPU
- * busy, and reading the weights four times as often costs a long prompt only a few percent. */
+/* Finds the largest row count that fits, down to 512, before another knob is turned: 512 rows still
+ * keep the GPU busy, and reading the weights four times as often as with 2,048 rows costs a long
+ * prompt only a few percent. */
 static bool fit_rows(struct plan *p, const struct plan_question *q)
 {
     int given = q->limits->max_num_batched_tokens;
@@ -356,7 +357,7 @@ static void explain_cpu_layers(struct plan *p, const struct plan_question *q)
         all - p->cpu_layers, all, p->cpu_layers, min, plan_mib(p->cpu_layers_bytes), speed);
 }
 
-/* Explains how the BF16 head rows are read for rescoring, the cost of an 8-bit head. */
+/* Explains how the BF16 head rows are read for rescoring, which an 8-bit head requires. */
 static void explain_head_rows(struct plan *p)
 {
     static const char round_trip[] = "the host scores candidates again: one round trip a token";
