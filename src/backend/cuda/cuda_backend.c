@@ -66,8 +66,8 @@ static bool cuda_reserve(struct backend *be, const struct backend_limits *l, ey_
     return reserve_scratch(c, l, e) && cuda_steps_open(c, e);
 }
 
-/* GPUs of compute capability 9.0 to 11.x have FP8 matmuls only in other instructions. The one that
- * gemm_w8a8 uses is emulated there by conversions and BF16 matmuls, so it is slow. */
+/* On compute capability 9.0 to 11.x, FP8 matmuls need other instructions than gemm_w8a8's, which is
+ * emulated there by conversions and BF16 matmuls and therefore slow. */
 static bool cuda_takes_fp8_prompts(const struct backend *be, bool *slow, ey_err *why)
 {
     const struct cuda *c = (const struct cuda *)be;

@@ -135,8 +135,8 @@ static bool load_functions(struct cuda *c, CUmodule module, ey_err *e)
     return true;
 }
 
-/* Checks that the required kernels exist. Those of a file for one capability are optional as a
- * group: a build may lack them, and the tests' emulator does. */
+/* Checks that the required kernels exist. The kernels of a file for one capability are optional
+ * as a group: a build may lack them, and the tests' emulator does. */
 static bool has_all_kernels(const struct cuda *c, ey_err *e)
 {
     for (int i = 1; i < GPU_KERNELS; i++) {

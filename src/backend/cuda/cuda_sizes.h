@@ -24,9 +24,8 @@ enum {
     RAW_ROWS = 1024,         /* rows of raw q, k and v at a time */
     QUANTIZED_ROWS = 1024,   /* prompt rows quantized to e4m3 at a time */
     EMBEDDING_LOOKUP_BYTES =
-        64 << 10, /* bytes of embedding rows that the host looks up at a time */
-    MAX_IMAGE_ASPECT =
-        400, /* of images in blocks of patches: the allowed 200, doubled for rounding */
+        64 << 10,           /* bytes of embedding rows that the host looks up at a time */
+    MAX_IMAGE_ASPECT = 400, /* most, in blocks of patches: 200 is allowed, doubled for rounding */
 };
 
 /* Limits of the kernels: a model beyond them is refused when it is opened. */
@@ -82,8 +81,8 @@ enum cuda_scratch {
     SCRATCH_X_FP8_SCALE, /* f32 [its column blocks, QUANTIZED_ROWS] */
     SCRATCH_BUFFERS
 };
-/* Returns the most rows for which there is room in matmul_small and similar kernels: enough for one
- * row of each sequence, and for short prompts. */
+/* Returns the most rows for which matmul_small and similar kernels have scratch: enough for one row
+ * of each sequence, and for short prompts. */
 int cuda_few_rows(const struct backend_limits *limits);
 /* Returns the columns of the text model's widest matmul input. */
 int cuda_widest_text_input(const struct backend_limits *limits);
