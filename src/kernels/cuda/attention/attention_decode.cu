@@ -160,7 +160,7 @@ EY_DEVICE void load_values(struct decode_chunk<DIM, FP8> &c, const struct kv_lay
         }
 }
 
-/* Shared memory of the first phase: queries as BF16, and the new key and value in the cache's
+/* New heads in shared memory: queries as BF16, and the new key and value in the cache's
  * format. */
 template <int DIM> struct decode_fresh {
     bf16 q[DECODE_HEADS][DIM + FLASH_PAD];
@@ -195,8 +195,8 @@ EY_DEVICE struct head_pairs<DIM> fresh_head(const float *raw, const struct head_
     return h;
 }
 
-/* One head of the first phase: a query, or the new token's key or value in the block that has its
- * slot. */
+/* One head that a block needs: a query, or the new token's key or value if its slot is in the
+ * block. */
 struct fresh_item {
     const float *raw, *norm, *rope; /* norm and rope may be NULL */
     int which;                      /* -1: query, 0: key, 1: value */

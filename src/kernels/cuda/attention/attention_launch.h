@@ -45,8 +45,8 @@ enum {
     MANY_BLOCKS = 384,         /* most blocks of threads */
     MANY_PAIR_COST = 16 << 10, /* cost of starting a pair of a sequence and a KV head, in bytes of
                                   keys that could be read meanwhile */
-    MANY_HEADS_AT_ONCE = 8, /* queries of a block in shared memory, or those of two pairs if more */
-    MANY_PAD = 8,           /* padding of a query there */
+    MANY_HEADS_AT_ONCE = 8,    /* queries in a block's shared memory, unless two pairs have more */
+    MANY_PAD = 8,              /* padding of a query there */
 };
 
 static inline unsigned flash_shared(int dim)
