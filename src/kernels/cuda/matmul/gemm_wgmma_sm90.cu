@@ -37,9 +37,9 @@ template <int dtype_, int m_tiles_, int n_tiles_, int stages_> struct sm90_shape
 
 /* ---- a stage in shared memory ----
  *
- * Weights: blocks of 16 rows, gate and up in turns, each of `chunks` packed chunks; in a chunk
- * 16-byte units are swapped so that those that are read at the same time meet different banks.
- * Tokens: as wgmma.cuh wants them. */
+ * Weights: blocks of 16 rows, gate and up in turns, each of `chunks` packed chunks; the 16-byte
+ * units of a chunk are swapped so that simultaneous reads use different banks. Tokens: in the order
+ * of wgmma.cuh. */
 EY_DEVICE int sm90_w_offset(int unit)
 {
     return ((unit & ~3) | ((unit ^ unit >> 3) & 3)) * 16;

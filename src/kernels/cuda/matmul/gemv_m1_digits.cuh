@@ -70,8 +70,8 @@ EY_DEVICE void m1_put_zeros(unsigned char *own)
                                                                                               0, 0);
 }
 
-/* Returns the address at which the lane reads x for its own columns, or zeros for others; those of
- * the next chunk are *next bytes further. */
+/* Returns the address at which the lane reads its own columns of x, or zeros in place of another
+ * lane's. The next chunk's are *next bytes further. */
 EY_DEVICE const unsigned char *m1_find_x(const unsigned char *x, int *next)
 {
     const int lane = lane_index(), t = lane % 4, column = lane / 4;

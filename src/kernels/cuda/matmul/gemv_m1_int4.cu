@@ -2,9 +2,9 @@
 /* GEMV of one token with int4 matrices. Like gemv_m1_fp8.cu, it uses small blocks of threads, and
  * its weights are in flight before the previous kernel has ended. Quantized values arrive twice as
  * fast as FP8 weights, so each may take half the time. The matrix unit multiplies them unconverted,
- * as bytes, with x as 16-bit integers: a lane's 32 columns of x share a power of two, so they are
- * off by at most 2^-15 of their largest, and each number is two signed bytes, which are two columns
- * for the matrix unit. It has eight columns: two for each of the four lanes that share a row, with
+ * as bytes, with x as 16-bit integers: a lane's 32 columns of x share a power of two, so the error
+ * of each number is at most 2^-15 of the largest. A number is two signed bytes, which are two of
+ * the matrix unit's eight columns: each of the four lanes that share a row has two of them, with
  * zeros for another lane's columns of x. So a lane gets the sums over the columns that it holds,
  * which share one scale whatever the group size. All of this is exact in 32 bits, including the
  * subtraction of zero · (sum of x); only the result becomes float32.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matmuls of up to 64 rows of x with matrices of GGUF types. They work like matmul_small.cu for
- * int4: x is arranged as for int4, and weights become float16 in registers: codes exactly, then
- * times their scale and plus their minimum, rounded once more. All are multiplied by a power of
- * two, one per matrix, that keeps them within float16; the sums are divided by it. */
+ * int4: x is arranged as for int4, and weights become float16 in registers. Codes do so exactly;
+ * scale and minimum are rounded, and so is code · scale + minimum. A power of two, one per matrix,
+ * keeps weights within float16; the sums are divided by it. */
 #include "kernels/cuda/matmul/matmul_small_gguf_launch.h"
 #include "kernels/cuda/common/gguf_unit.cuh"
 #include "kernels/cuda/matmul/matmul_small_join.cuh"

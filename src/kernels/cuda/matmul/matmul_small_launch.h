@@ -35,7 +35,7 @@ enum {
     EY_SMALL_KERNELS_OF(K, int8, K_INT8) \
     EY_SMALL_KERNELS_OF(K, int4, K_INT4)
 
-/* Returns the tokens of the kernel for n of them. */
+/* Returns the tokens of the smallest kernel that takes n tokens. */
 static inline int small_tokens(int n)
 {
     return n <= 16 ? 16 : n <= 32 ? 32 : 64;
