@@ -46,8 +46,8 @@ static bool one_owner(const struct dfa_builder *d)
     return true;
 }
 
-/* Caps depth_left at the levels that calls from these states can use; more would split equal
- * states. */
+/* Caps depth_left at the levels that calls from these states can use; higher values would split
+ * equal states. */
 static uint32_t useful_level(const struct dfa_builder *d, uint32_t depth_left)
 {
     uint32_t most = 0;

@@ -139,9 +139,7 @@ static struct member_states new_member_states(struct nfa *nfa)
     return (struct member_states){first, comma, nfa_add_state(nfa)};
 }
 
-/* Returns the state before a key, which comes first, behind a comma, or behind a member and a
- * comma.
- */
+/* Returns the state before a key, which follows the brace, a comma, or a member and a comma. */
 static uint32_t key_state(struct compiler *c, struct member_states at)
 {
     uint32_t key = nfa_add_state(&c->nfa);
