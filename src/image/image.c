@@ -33,10 +33,8 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
         return decode(out, &f, e); /* limits are enforced in the sandbox */
     struct image_budget none = {0};
     if (!budget) f.budget = &none;
-    f.budget->computes = compute_turn_take(e);
-    bool ok = f.budget->computes && decode(out, &f, e);
-    if (f.budget->computes) compute_turn_give();
-    f.budget->computes = false;
+    bool ok = image_budget_take_turn(f.budget, true, e) && decode(out, &f, e);
+    image_budget_give_turn(f.budget);
     return ok;
 }
 
@@ -48,6 +46,20 @@ void image_free(struct image *image)
     else
         free(image->rgb);
     *image = (struct image){0};
+}
+
+bool image_budget_give_turn(struct image_budget *b)
+{
+    const bool computes = b->computes;
+    b->computes = false;
+    if (computes) compute_turn_give();
+    return computes;
+}
+
+bool image_budget_take_turn(struct image_budget *b, bool given, ey_err *e)
+{
+    b->computes = given && compute_turn_take(e);
+    return b->computes == given;
 }
 
 /* Fails without waiting: even with no other images, this one would not fit beside the memory that
@@ -85,13 +97,10 @@ bool image_budget_hold(struct image_budget *b, uint64_t needed, const char *name
     uint64_t total = ey_budget_total(b->from);
     if (needed > total || b->own > total - needed) return fail_never_fits(b, needed, name, e);
     if (!ey_budget_acquire(b->from, needed - b->held, 0)) {
-        const bool computes = b->computes;
-        if (computes) compute_turn_give();
-        b->computes = false;
+        const bool given = image_budget_give_turn(b);
         if (!await_budget(b, needed - b->held, name, e)) return false;
         b->held = needed;
-        b->computes = computes && compute_turn_take(e);
-        return b->computes == computes;
+        return image_budget_take_turn(b, given, e);
     }
     b->held = needed;
     return true;

@@ -27,7 +27,7 @@ struct image_budget {
     ey_budget *from; /* NULL for no limit */
     uint64_t held;
     bool computes; /* this thread holds a compute turn (base/processors.h), which it gives back
-                      while it waits for memory */
+                      while it waits for memory or for the sandbox */
     uint64_t own;  /* bytes that the same request already holds */
     bool (*gone)(void *user); /* polled while waiting; true cancels. May be NULL */
     void *user;
@@ -45,6 +45,10 @@ bool image_decode_within(struct image *out, const void *bytes, size_t n, const c
                          struct image_budget *budget, ey_err *e);
 /* Increases `held` to `needed` bytes. Fails like image_decode_within(). */
 bool image_budget_hold(struct image_budget *budget, uint64_t needed, const char *name, ey_err *e);
+/* Gives the compute turn back before a wait. Returns whether this thread held one. */
+bool image_budget_give_turn(struct image_budget *budget);
+/* Takes a turn if `given`. Fails like compute_turn_take(). */
+bool image_budget_take_turn(struct image_budget *budget, bool given, ey_err *e);
 void image_free(struct image *image);
 /* Whether the file is a GIF or WebP with several frames. Only the first is decoded. */
 bool image_is_animated(const void *bytes, size_t n);

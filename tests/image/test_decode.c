@@ -11,6 +11,7 @@
 #include "base/yardstick.h"
 #include "image/codecs/tiff_pages.h"
 #include "image/test_image.h"
+#include "sandbox/sandbox.h"
 
 static const struct {
     const char *name;
@@ -474,6 +475,41 @@ static void many_pages_are_counted(void **state)
 
 /* ---- writing ---- */
 
+/* ---- turns ---- */
+
+struct seen_turns {
+    struct image_budget budget;
+    int polls, with_turn;
+};
+
+/* Called while the image waits for the sandbox. */
+static bool see_turn(void *user)
+{
+    struct seen_turns *seen = user;
+    seen->polls++;
+    seen->with_turn += seen->budget.computes;
+    return false;
+}
+
+/* A lossless WebP keeps no compute turn while it waits for a child of the sandbox to start. */
+static void waiting_for_the_sandbox_takes_no_turn(void **state)
+{
+    (void)state;
+    size_t n;
+    char *data = data_file("lossless.webp", &n);
+    struct seen_turns seen = {.budget = {.gone = see_turn, .user = &seen}};
+    struct image image;
+    ey_err e;
+    sandbox_kill_all();
+    const bool ok = image_decode_within(&image, data, n, "it", &seen.budget, &e);
+    free(data);
+    if (!ok) fail_msg("%s", e.text);
+    image_free(&image);
+    assert_true(seen.polls > 0);
+    assert_int_equal(seen.with_turn, 0);
+    assert_false(seen.budget.computes);
+}
+
 static void written_png_reads_back(void **state)
 {
     (void)state;
@@ -506,6 +542,7 @@ int run_decode_tests(void)
         cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(damaged_files_do_no_harm),
         cmocka_unit_test(foreign_files_are_named),
+        cmocka_unit_test(waiting_for_the_sandbox_takes_no_turn),
         cmocka_unit_test(scan_bomb_is_refused),
         cmocka_unit_test(size_limits_are_exact),
         cmocka_unit_test(a_page_can_be_put_first),

@@ -93,20 +93,21 @@ static void copy_frame(const struct webp_canvas *c, const struct webp_frame *fra
         memcpy(to + (size_t)y * stride, pixels + (size_t)y * row, row);
 }
 
-/* Decodes a frame in the sandbox. */
+/* Decodes a frame in the sandbox, without a compute turn while it waits. */
 static bool decode_frame_apart(struct sandbox_image *image, const struct webp_canvas *c,
                                const struct webp_frame *frame, const struct image_file *f,
                                ey_err *e)
 {
     struct sandbox_limits limits = lossless_limits(f, c, frame);
+    const bool given = image_budget_give_turn(f->budget);
     if (!sandbox_decode(image, c->channels == 4 ? SANDBOX_WEBP_RGBA : SANDBOX_WEBP_RGB,
                         frame->bytes, frame->n, &limits, e))
         return ey_fail_within(e, "%s: this WebP", f->name);
-    if (image->width == frame->width && image->height == frame->height &&
-        image->channels == c->channels)
-        return true;
+    const bool valid = image->width == frame->width && image->height == frame->height &&
+                       image->channels == c->channels;
+    if (valid && image_budget_take_turn(f->budget, given, e)) return true;
     sandbox_image_close(image);
-    return fail_damaged(f, "WebP", NULL, e);
+    return valid ? false : fail_damaged(f, "WebP", NULL, e);
 }
 
 /* ---- the canvas ---- */
