@@ -112,6 +112,7 @@ static bool fail_job_reply(const struct sandbox_job *job, const struct reply_mes
         return ey_fail(e, EY_BAD_IMAGE, "it decodes to more data than its header announces");
     case REPLY_NOT_CONFINED:
         return ey_fail(e, EY_IO, "this system cannot confine a decoder (%s)", reply->text);
+    case REPLY_NOT_STARTED: return ey_fail(e, EY_IO, "%s", reply->text);
     default: return ey_fail(e, EY_BAD_IMAGE, "the decoder sent an invalid reply");
     }
 }

@@ -53,6 +53,7 @@ enum reply_status {
     REPLY_NO_MEMORY,       /* the decoder needs more memory than the job allows */
     REPLY_OUTPUT_TOO_LONG, /* the output exceeds the job's limit */
     REPLY_NOT_CONFINED,    /* the sandbox cannot be set up; the text says why */
+    REPLY_NOT_STARTED,     /* the decoder or program cannot start; the text says why */
     REPLY_NO_WORKER,       /* a worker cannot be started; the text says why */
     REPLY_STATUS_END
 };

@@ -419,6 +419,17 @@ static void programs_do_nothing_else(void **state)
     }
 }
 
+static void a_missing_program_is_named(void **state)
+{
+    (void)state;
+    static const char *const missing[] = {"/no/such/program", NULL};
+    struct sandbox_output out;
+    ey_err e;
+    assert_false(run_program(missing, "x", &out, &e));
+    assert_int_equal(e.code, EY_IO);
+    assert_string_equal(e.text, "/no/such/program does not start: No such file or directory");
+}
+
 static bool are_over(void *over)
 {
     return atomic_load((atomic_bool *)over);
@@ -556,6 +567,7 @@ int run_job_tests(void)
         cmocka_unit_test(a_missing_helper_is_named),
         cmocka_unit_test(programs_read_the_system_and_their_input),
         cmocka_unit_test(programs_do_nothing_else),
+        cmocka_unit_test(a_missing_program_is_named),
         cmocka_unit_test(programs_leave_children_for_images),
         cmocka_unit_test(one_client_leaves_children_for_others),
         cmocka_unit_test(a_failed_fork_is_not_the_images_fault),

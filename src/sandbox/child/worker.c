@@ -22,9 +22,10 @@ static void send_reply(const struct worker_job *job, const struct reply_message 
     socket_send(job->fds[REPLY], bytes, sizeof(bytes), NULL, 0);
 }
 
-static _Noreturn void fail_worker(const struct worker_job *job, const char *text)
+static _Noreturn void fail_worker(const struct worker_job *job, enum reply_status status,
+                                  const char *text)
 {
-    struct reply_message reply = {.status = REPLY_NOT_CONFINED};
+    struct reply_message reply = {.status = status};
     snprintf(reply.text, sizeof(reply.text), "%s", text);
     send_reply(job, &reply);
     _exit(1);
@@ -51,8 +52,9 @@ static void run_decoder(const struct worker_job *job)
     await_input(job);
     if (!sealed_memory_map(&input, &n, job->fds[INPUT], job->message.input) ||
         n != job->message.input)
-        fail_worker(job, "its input is not sealed, or its size differs from the job's");
-    if (!confine_decoder(&e)) fail_worker(job, e.text);
+        fail_worker(job, REPLY_NOT_STARTED,
+                    "the decoder's input is not sealed, or its size differs from the job's");
+    if (!confine_decoder(&e)) fail_worker(job, REPLY_NOT_CONFINED, e.text);
     enum job_kind kind = job->message.kind;
     if (kind == JOB_WEBP_RGB || kind == JOB_WEBP_RGBA)
         libwebp_decode(&reply, kind, input, n, &output);
@@ -71,11 +73,12 @@ static void run_program(const struct worker_job *job)
     ey_err e;
     await_input(job);
     if (dup2(job->fds[INPUT], 0) < 0 || dup2(job->fds[OUTPUT], 1) < 0 || chdir("/") != 0)
-        fail_worker(job, "its standard input and output cannot be set");
-    if (!confine_program(&e)) fail_worker(job, e.text);
+        fail_worker(job, REPLY_NOT_STARTED,
+                    "the program's standard input and output cannot be set");
+    if (!confine_program(&e)) fail_worker(job, REPLY_NOT_CONFINED, e.text);
     execve(job->argument[0], (char *const *)job->argument, environment);
     snprintf(text, sizeof(text), "%s does not start: %s", job->argument[0], strerror(errno));
-    fail_worker(job, text);
+    fail_worker(job, REPLY_NOT_STARTED, text);
 }
 
 /* The limit of a decoder includes the mappings that it keeps from the child; a program replaces
@@ -94,7 +97,7 @@ void worker_run(const struct worker_job *job)
 {
     const struct worker_limits limits = limits_of(job);
     ey_err e;
-    if (!confine_worker(&limits, job->parent, &e)) fail_worker(job, e.text);
+    if (!confine_worker(&limits, job->parent, &e)) fail_worker(job, REPLY_NOT_CONFINED, e.text);
     if (job->message.kind == JOB_PROGRAM)
         run_program(job);
     else
