@@ -39,7 +39,8 @@ struct sandbox_image {
 /* Decodes n bytes of input to an image. Error messages do not name the input:
  *   EY_BAD_IMAGE  the decoder rejected the input, crashed, or exceeded a limit
  *   EY_NO_MEMORY  there is too little memory, or no descriptor, for the job
- *   EY_BUSY       no child became free in time, or the system cannot start a process
+ *   EY_BUSY       no child became free in time, the system cannot start a process, or a decoder
+ *                 that has replied does not exit
  *   EY_CANCELLED  gone() returned true, or sandbox_kill_all was called
  *   EY_IO         eyelet-decode is missing or cannot confine itself on this system */
 bool sandbox_decode(struct sandbox_image *out, enum sandbox_decoder decoder, const void *input,

@@ -512,30 +512,39 @@ static void one_client_leaves_children_for_others(void **state)
 
 /* ---- without child processes ---- */
 
-static bool say_as_child(enum reply_status status, const char *text)
+static bool say_to(int fd, enum reply_status status, const char *text)
 {
     uint8_t bytes[REPLY_MESSAGE_BYTES];
     struct reply_message reply = {.status = status};
     snprintf(reply.text, sizeof(reply.text), "%s", text);
     reply_message_write(bytes, &reply);
-    return socket_send(3, bytes, sizeof(bytes), NULL, 0);
+    return socket_send(fd, bytes, sizeof(bytes), NULL, 0);
 }
 
-/* Runs this program as a child whose fork() fails. */
+/* Runs this program as a child whose fork() fails, or whose worker replies and never exits (HEIC).
+ */
 static int be_child_without_workers(void)
 {
     uint8_t bytes[JOB_MESSAGE_BYTES + MAX_ARGUMENT_BYTES];
+    const char *argument[MAX_PROGRAM_ARGUMENTS + 1];
     int fds[JOB_DESCRIPTORS];
-    if (!say_as_child(REPLY_READY, "")) return 1;
-    while (socket_receive(3, bytes, sizeof(bytes), fds, JOB_DESCRIPTORS) > 0) {
+    ssize_t n;
+    if (!say_to(3, REPLY_READY, "")) return 1;
+    while ((n = socket_receive(3, bytes, sizeof(bytes), fds, JOB_DESCRIPTORS)) > 0) {
+        struct job_message job;
+        if (!job_message_read(&job, argument, bytes, (size_t)n)) return 1;
+        char begin;
+        const bool said = job.kind == JOB_HEIC
+                              ? read(fds[2], &begin, 1) == 1 && say_to(fds[2], REPLY_DAMAGED, "")
+                              : say_to(3, REPLY_NO_WORKER, strerror(EAGAIN));
+        if (!said) return 1;
         for (size_t i = 0; i < JOB_DESCRIPTORS; i++)
             close(fds[i]);
-        if (!say_as_child(REPLY_NO_WORKER, strerror(EAGAIN))) return 1;
     }
     return 0;
 }
 
-static void a_failed_fork_is_not_the_images_fault(void **state)
+static void a_failing_child_is_not_the_images_fault(void **state)
 {
     (void)state;
     struct sandbox_image image;
@@ -547,6 +556,9 @@ static void a_failed_fork_is_not_the_images_fault(void **state)
         assert_int_equal(e.code, EY_BUSY);
         assert_non_null(strstr(e.text, "cannot start a decoder now"));
     }
+    assert_false(sandbox_decode(&image, SANDBOX_HEIC, "x", 1, &ample, &e));
+    if (e.code != EY_BUSY || !strstr(e.text, "does not exit in 5 s"))
+        fail_msg("%d: %s", e.code, e.text);
     decode_with_helper(EY_HELPER, true, &e);
 }
 
@@ -570,7 +582,7 @@ int run_job_tests(void)
         cmocka_unit_test(a_missing_program_is_named),
         cmocka_unit_test(programs_leave_children_for_images),
         cmocka_unit_test(one_client_leaves_children_for_others),
-        cmocka_unit_test(a_failed_fork_is_not_the_images_fault),
+        cmocka_unit_test(a_failing_child_is_not_the_images_fault),
     };
     return cmocka_run_group_tests_name("jobs", tests, NULL, NULL);
 }
