@@ -107,7 +107,7 @@ void route_ready(struct server *server, struct exchange *x)
     struct model_status k = model_manager_status(server->model_manager, deciding_model(server));
     struct buf out = buf_with_max(MAX_REPLY_BYTES);
     const bool several = model_manager_count(server->model_manager) > 1,
-               waits = several && k.state == MODEL_LOADING && (k.loads || k.info.shares_memory);
+               waits = k.state == MODEL_LOADING && (k.loads || k.info.shares_memory);
     const char *word = server_is_draining(server) ? "stopping"
                        : waits                    ? "unloaded"
                                                   : model_state_names[k.state];

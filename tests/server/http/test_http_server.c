@@ -1057,6 +1057,29 @@ static void idle_models_are_unloaded_and_come_back(void **state)
     server_stop(&s);
 }
 
+/* The server of a single model stays ready while it loads the model again. */
+static void reloading_servers_are_ready(void **state)
+{
+    (void)state;
+    struct server_options o = demo_options();
+    o.idle_unload_seconds = 1;
+    struct running s = server_start(&o);
+    web_await_metric(s.port, "eyelet_unloads_total", 1);
+    int fd = web_connect(s.port);
+    web_say(fd, "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "Content-Length: 19\r\n\r\n{\"prompt\": \"Hello\"}");
+    while (web_metric(s.port, "eyelet_loads_total") < 2) {
+        struct reply r = web_ask(s.port, "GET", "/ready", NULL, NULL);
+        if (r.status != 200) fail_msg("%s", r.body);
+        reply_free(&r);
+    }
+    struct reply r = web_reply(fd);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    close(fd);
+    server_stop(&s);
+}
+
 /* Ollama's older clients send "name". The answer has it after the request's JSON was freed.
  * M_PERTURB overwrites freed memory except small blocks, so the name is long. */
 static void model_names_outlive_the_requests_json(void **state)
@@ -1275,6 +1298,7 @@ int main(void)
         cmocka_unit_test(model_names_outlive_the_requests_json),
         cmocka_unit_test(references_to_stored_items_are_charged),
         cmocka_unit_test(idle_models_are_unloaded_and_come_back),
+        cmocka_unit_test(reloading_servers_are_ready),
         cmocka_unit_test(models_that_cannot_come_back_are_tried_again),
         cmocka_unit_test(failed_starts_give_reasons),
         cmocka_unit_test(tls),
