@@ -123,6 +123,12 @@ static bool write_echo(struct completion_stream *s, const struct choice_slot *sl
     return ok;
 }
 
+/* Fails for lack of memory, unless the exchange has an error. */
+static bool fail_event(struct completion_stream *s)
+{
+    return s->a->error.status ? false : api_fail_memory(&s->a->error);
+}
+
 /* Fails with the exchange's error. */
 static bool begin_choice(struct completion_stream *s, const struct choice_slot *slot)
 {
@@ -206,7 +212,7 @@ static bool on_text(struct completion_stream *s, const struct choice_slot *slot,
     }
     ok = ok && write_new_text(s, slot, event, &logprobs);
     free_logprobs(&fetched);
-    return ok || (s->a->error.status ? false : api_fail_memory(&s->a->error));
+    return ok || fail_event(s);
 }
 
 static bool on_thought(struct completion_stream *s, const struct choice_slot *slot,
@@ -234,7 +240,7 @@ static bool on_done(struct completion_stream *s, const struct choice_slot *slot)
     if (!charge_logprobs(s, &logprobs)) return false;
     if (v->tools) {
         ey_tool_parser_end(v->tools);
-        if (!write_parsed_text(s, slot, &logprobs)) return api_fail_memory(&s->a->error);
+        if (!write_parsed_text(s, slot, &logprobs)) return fail_event(s);
     }
     struct api_end end = completion_finish(s->a, answer, v->n_calls);
     if (!begin_choice(s, slot)) return false;
