@@ -249,6 +249,13 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   end_chat
   grep -qx 'secret' none.md && ! grep -q secret state/eyelet/chat-history
   say "without a history nothing is read or written"
+  start_typing --quiet --no-history
+  await seen '> ' 1
+  { printf '\033[200~' && head -c 1100000 /dev/zero | tr '\0' x && printf '\033[201~\n'; } >&8
+  type_when 'is longer than' 1 '/quit\n'
+  end_chat
+  [ "$status" -eq 0 ] && [ "$(grep -c 'is longer than' shown)" -eq 1 ]
+  say "a line that is too long is refused, and the next is not"
   start_typing --device ref "$examples"/*.png "$examples"/*.jpg # the reference backend takes a while to encode these
   type_when '> ' 1 'Describe this image.\n'
   type_when 'vision' 1 '\003'

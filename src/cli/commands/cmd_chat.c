@@ -14,15 +14,21 @@
 
 /* ---- lines ---- */
 
+/* Empties c->line, also after a line that was too long. */
+static void chat_begin_line(struct chat *c)
+{
+    buf_free(&c->line);
+    c->line = buf_with_max(EY_MAX_LINE_BYTES + 1);
+    buf_add(&c->line, "", 0);
+}
+
 /* Reads the next line into c->line, without its end. A line that is too long is skipped and sets
  * *too_long. Returns false at the end of input, or after Ctrl-C (cancel_requested()). */
 static bool chat_read_line(struct chat *c, bool *too_long)
 {
     int byte;
     size_t n = 0;
-    buf_clear(&c->line);
-    *too_long = false;
-    buf_add(&c->line, "", 0);
+    chat_begin_line(c);
     while ((byte = getc(stdin)) != EOF && byte != '\n') {
         char one = (char)byte;
         n++;
@@ -57,8 +63,7 @@ static bool read_marked_text(struct chat *c)
 
 static bool chat_edit_line(struct chat *c, bool *too_long)
 {
-    buf_clear(&c->line);
-    buf_add(&c->line, "", 0);
+    chat_begin_line(c);
     bool got = line_editor_read(c->editor, "> ", &c->line);
     if (got && !c->line.failed && strncmp(c->line.data, text_mark, strlen(text_mark)) == 0)
         got = read_marked_text(c);
@@ -161,9 +166,7 @@ static int chat_loop(struct chat *c)
 int cmd_chat(const struct options *o)
 {
     ey_err e;
-    struct chat c = {.line = buf_with_max(EY_MAX_LINE_BYTES + 1),
-                     .options = *o,
-                     .interactive = isatty(STDIN_FILENO)};
+    struct chat c = {.options = *o, .interactive = isatty(STDIN_FILENO)};
     if (!chat_check_arguments(o, &e)) return term_complain(&e);
     cli_engine_init(&c.cli, &c.options);
     c.cli.max_images = EY_MAX_IMAGES;
