@@ -153,6 +153,7 @@ bool option_read_amount(const char *text, double *number, const char **unit)
 {
     char *end;
     if (!isdigit((unsigned char)text[0])) return false;
+    if (text[0] == '0' && tolower((unsigned char)text[1]) == 'x') return false; /* hexadecimal */
     *number = strtod(text, &end);
     *unit = end;
     return isfinite(*number);
