@@ -101,6 +101,7 @@ try "log-probabilities as text" 0 . '^-[0-9.]+' ask --max-tokens 2 --logprobs 2 
 try "--max-pixels" 0 '"used_width": 32, "used_height": 32' - ask --json --max-tokens 1 --max-pixels 1024 blue.png what
 try "--max-pixels native" 0 '"images"' - ask --json --max-tokens 1 --max-pixels native red.png what
 try "a context length in hexadecimal" 2 - 'takes a number of tokens' ask --max-model-len 0x100 hello
+try "an image without a name" 2 - 'name of an image is empty' ask '' what
 try "prompt longer than the context" 1 - 'tokens' ask --max-model-len 16 "$(printf 'word %.0s' {1..60})"
 try "special tokens in a question stay text" 0 . - ask --json --max-tokens 1 '<|image_pad|>'
 

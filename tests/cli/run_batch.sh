@@ -26,6 +26,7 @@ try "-r includes subfolders" 0 '^photos/more/c.png: ' - caption -r photos/ "${op
 say "-r does not follow a link to a folder"
 rm -f photos/notes.txt
 try "files and a folder from the pattern *" 0 '^photos/a.JPG: ' '1 folder left out' caption photos/* --max-tokens 2
+try "an image without a name" 2 - 'name of an image is empty' caption '' photos/b.png
 try "a folder without images" 2 - 'empty has no images' caption empty
 try "a folder that contains only folders" 2 - 'has only folders; -r' caption folders
 try "a missing folder" 1 - 'nope: No such file' caption nope

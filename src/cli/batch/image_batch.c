@@ -213,9 +213,8 @@ static void print_error(struct batch_run *r, const char *name, const ey_err *e)
     progress_clear(&r->cli.progress);
     term_add_name(&line, name);
     /* Errors about files begin with the name. */
-    bool named = line.data && strncmp(e->text, line.data, line.size) == 0;
-    fprintf(stderr, "eyelet: %s%s%s\n", named || line.failed ? "" : line.data, named ? "" : ": ",
-            e->text);
+    const bool named = !line.data || strncmp(e->text, line.data, line.size) == 0;
+    fprintf(stderr, "eyelet: %s%s%s\n", named ? "" : line.data, named ? "" : ": ", e->text);
     buf_free(&line);
 }
 

@@ -123,6 +123,7 @@ static bool add_folder(struct image_list *list, const char *folder, bool recursi
 static bool add_argument(struct image_list *list, const char *arg, bool enter, bool recursive,
                          ey_err *e)
 {
+    if (!arg[0]) return ey_fail(e, EY_BAD_REQUEST, "the name of an image is empty");
     if (!path_is_directory(arg)) return image_list_add(list, strdup(arg), e);
     if (!enter) return skip_folder(list, arg), true;
     list->from_folder = true;

@@ -163,6 +163,7 @@ bool input_check_images(char *const *names, size_t n, const char *command, ey_er
     size_t n_stdin = 0;
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(names[i]);
+        if (!length) return ey_fail(e, EY_BAD_REQUEST, "the name of an image is empty");
         while (length > 1 && names[i][length - 1] == '/')
             length--;
         n_stdin += strcmp(names[i], "-") == 0;
