@@ -56,6 +56,11 @@ cp photos/16-64x64.png kept.png
 try '--output refuses to replace an image' 2 - 'output would overwrite the image kept.png' embed kept.png -o kept.png
 cmp -s kept.png photos/16-64x64.png
 say 'the image is unchanged'
+echo '{"image": "kept.png"}' >lines
+try '--output refuses to replace an image of --lines' 2 - 'output would overwrite the image kept.png' embed --lines lines -o kept.png
+try '--output refuses to replace the lines' 2 - 'output would overwrite lines, the file of --lines' embed --lines lines -o lines
+cmp -s kept.png photos/16-64x64.png && grep -q kept.png lines
+say 'the image and the lines are unchanged'
 try 'embed without arguments' 2 - 'needs a text or an image' embed
 
 # ---- search ----

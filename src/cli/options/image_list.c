@@ -161,12 +161,17 @@ bool image_list_open(struct image_list *list, char *const *args, size_t n, bool 
     return !n || check_list(list, command, args[0], e);
 }
 
+bool image_check_output(const char *image, const char *output, ey_err *e)
+{
+    if (!output || !path_is_same(output, image)) return true;
+    return ey_fail(e, EY_BAD_REQUEST, "--output would overwrite the image %s; name another file",
+                   output);
+}
+
 bool image_list_check_output(const struct image_list *list, const char *output, ey_err *e)
 {
-    for (size_t i = 0; output && i < list->n; i++)
-        if (path_is_same(output, list->names[i]))
-            return ey_fail(e, EY_BAD_REQUEST,
-                           "--output would overwrite the image %s; name another file", output);
+    for (size_t i = 0; i < list->n; i++)
+        if (!image_check_output(list->names[i], output, e)) return false;
     return true;
 }
 

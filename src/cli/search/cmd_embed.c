@@ -244,6 +244,19 @@ static bool take_vector(void *user, size_t i, struct batch_item *item)
 
 /* ---- the run ---- */
 
+/* Fails if --output would overwrite an image or the file of --lines. */
+static bool check_embed_output(const struct embed_run *r, ey_err *e)
+{
+    const char *output = r->cli.options->output, *lines = r->cli.options->lines;
+    if (output && lines && path_is_same(output, lines))
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "--output would overwrite %s, the file of --lines; name another file",
+                       output);
+    for (size_t i = 0; i < r->n; i++)
+        if (r->inputs[i].image && !image_check_output(r->inputs[i].image, output, e)) return false;
+    return true;
+}
+
 static bool open_embed_output(struct embed_run *r, ey_err *e)
 {
     const char *name = r->cli.options->output;
@@ -257,9 +270,8 @@ static bool open_embed_output(struct embed_run *r, ey_err *e)
 static bool embed_all(struct embed_run *r, ey_err *e)
 {
     struct batch_work work = {.user = r, .ask = embed_item, .take = take_vector};
-    if (!read_embed_inputs(r, e) ||
-        !image_list_check_output(&r->images, r->cli.options->output, e) ||
-        !embedder_load(&r->embedder, e) || !open_embed_output(r, e))
+    if (!read_embed_inputs(r, e) || !check_embed_output(r, e) || !embedder_load(&r->embedder, e) ||
+        !open_embed_output(r, e))
         return false;
     work.n = r->n;
     cancel_watch();
