@@ -103,6 +103,7 @@ try 'search in a folder without images' 2 - 'has no images' search empty x
 # ---- a server that refuses ----
 # serve ARGUMENT...: sets pid and port
 serve() {
+  : >serve.log # else `ready on` of an earlier server may be found
   "$eyelet" serve embedding --port 0 "$@" >serve.log 2>&1 </dev/null &
   pid=$!
   await grep -q 'ready on' serve.log
