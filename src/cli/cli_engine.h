@@ -4,6 +4,8 @@
 #ifndef EY_CLI_CLI_ENGINE_H
 #define EY_CLI_CLI_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "cli/options/response_format.h"
 #include "cli/options/input.h"
 #include "cli/options/options.h"
@@ -20,7 +22,7 @@ struct cli_engine {
     char model[4096];      /* EY_MAX_PATH */
     uint64_t seed;         /* used for every answer of this run: --seed, or random */
     int loop_tokens;       /* of --loop-guard; 0 disables it */
-    bool sampled;          /* an answer was sampled with the seed */
+    atomic_bool sampled;   /* an answer was sampled with the seed */
     bool ignore_eos;       /* answers continue to max_tokens */
     int max_images;        /* images of one request; 1 unless set before cli_engine_load */
     bool embeds;           /* set before cli_engine_load to choose an embedding model by default */

@@ -4,6 +4,7 @@
 #ifndef EY_CLI_TERM_H
 #define EY_CLI_TERM_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -11,8 +12,8 @@
 struct term {
     FILE *file;
     bool terminal;
-    bool closed; /* the reader is gone or a write failed; later writes do nothing */
-    int error;   /* errno of the failed write; EPIPE is not reported */
+    atomic_bool closed; /* the reader is gone or a write failed; later writes do nothing */
+    int error;          /* errno of the failed write; EPIPE is not reported */
 };
 
 /* Returns standard output for use with the functions below. */
