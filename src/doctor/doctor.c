@@ -46,7 +46,7 @@ void finding_value(ey_finding *f, double value, const char *unit)
 /* Plans the model and reports whether it would start with these options. */
 static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
 {
-    const double mib = 1 << 20;
+    const uint64_t mib = 1 << 20;
     ey_plan plan;
     ey_err e;
     bool planned = ey_plan_make(options, &plan, &e);
@@ -60,13 +60,14 @@ static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
     }
     finding_value(f, (double)plan.total_bytes, "bytes");
     finding_text(f, "%.300s on %s: %.0f MiB planned, usable memory: %s", plan.directory,
-                 plan.device, (double)plan.total_bytes / mib, plan.budget_rule);
+                 plan.device, (double)plan.total_bytes / (double)mib, plan.budget_rule);
     if (!plan.fits && plan.total_bytes <= plan.budget_bytes)
         finding_remedy(f, "layers on the CPU take more than --cpu-memory: eyelet plan says what "
                           "would fit");
     else if (!plan.fits)
-        finding_remedy(f, "%.0f MiB too many: eyelet plan says what would fit",
-                       (double)(plan.total_bytes - plan.budget_bytes) / mib);
+        finding_remedy(
+            f, "%llu MiB too many: eyelet plan says what would fit",
+            (unsigned long long)((plan.total_bytes - plan.budget_bytes + mib - 1) / mib));
     return plan.fits;
 }
 

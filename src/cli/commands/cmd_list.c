@@ -16,6 +16,7 @@
  * "no" and "incomplete". */
 static const char *listing_fits(const struct model_listing *m, ey_err *why)
 {
+    const uint64_t mib = 1 << 20;
     ey_plan plan;
     ey_engine_options engine = ey_engine_defaults();
     struct checkpoint *ckpt = NULL;
@@ -31,7 +32,7 @@ static const char *listing_fits(const struct model_listing *m, ey_err *why)
     else
         ey_fail(why, EY_NO_MEMORY,
                 "does not fit, %llu MiB too many; eyelet plan says what would fit",
-                (unsigned long long)((plan.total_bytes - plan.budget_bytes) >> 20));
+                (unsigned long long)((plan.total_bytes - plan.budget_bytes + mib - 1) / mib));
     return "no";
 }
 
