@@ -73,7 +73,8 @@ static bool bench_draw_image(struct image *image, int width, int height, ey_err 
 /* Encodes the image as a file, because requests carry files. */
 static bool bench_make_image(struct input *out, int width, int height, ey_err *e)
 {
-    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    const char *temporary = getenv("TMPDIR"),
+               *folder = temporary && temporary[0] ? temporary : "/tmp";
     char path[EY_MAX_PATH];
     struct image image = {0};
     if (!path_join(path, folder, "eyelet-bench-XXXXXX", e)) return false;
