@@ -46,7 +46,8 @@ void nvml_close(struct nvml *nvml);
 enum { NVML_PROCESSES = 64 };
 
 /* Lists the processes that use the GPU, each once, largest first; returns -1 if the library does
- * not tell. */
+ * not tell. Some are missing if it tells only of those that compute or only of those that draw, or
+ * if there are more than NVML_PROCESSES. */
 int nvml_processes(const struct nvml *nvml, const char *bus,
                    struct nvml_process out[NVML_PROCESSES]);
 
