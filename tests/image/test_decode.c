@@ -473,8 +473,6 @@ static void many_pages_are_counted(void **state)
     free(file);
 }
 
-/* ---- writing ---- */
-
 /* ---- turns ---- */
 
 struct seen_turns {
@@ -509,6 +507,8 @@ static void waiting_for_the_sandbox_takes_no_turn(void **state)
     assert_int_equal(seen.with_turn, 0);
     assert_false(seen.budget.computes);
 }
+
+/* ---- writing ---- */
 
 static void written_png_reads_back(void **state)
 {
