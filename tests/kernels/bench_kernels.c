@@ -53,6 +53,15 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+/* Returns the instructions whose limits are measured: tiles in C have none of their own. */
+static struct cpu_isa measurable(struct cpu_isa isa)
+{
+#ifdef EY_MODELLED_TILES
+    if (isa.tier == CPU_AMX) isa.tier = CPU_AVX512;
+#endif
+    return isa;
+}
+
 static void measure_limits(struct bench *b)
 {
     b->read = larger(b->read, cpu_measure_bandwidth(b->pool, b->region, region_bytes));
@@ -60,9 +69,10 @@ static void measure_limits(struct bench *b)
         const struct cpu_kernels *k = usable_kernels(i);
         if (!k) continue;
         double *multiply = b->multiply[i];
-        multiply[0] = larger(multiply[0], cpu_measure_flops(b->pool, k->isa, false));
+        const struct cpu_isa isa = measurable(k->isa);
+        multiply[0] = larger(multiply[0], cpu_measure_flops(b->pool, isa, false));
         multiply[1] = k->low_precision || k->fp8
-                          ? larger(multiply[1], cpu_measure_flops(b->pool, k->isa, true))
+                          ? larger(multiply[1], cpu_measure_flops(b->pool, isa, true))
                           : multiply[0];
     }
 }

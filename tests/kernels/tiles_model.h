@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tile instructions (AMX) written with AVX-512, as the manual defines them, so that the AMX tier is
- * tested where they do not exist. Denormals are not flushed. Included before the kernels' files. */
+ * tested where they do not exist. Included before the kernels' files. */
 #ifndef EY_TESTS_TILES_MODEL_H
 #define EY_TESTS_TILES_MODEL_H
 #ifdef __AMX_TILE__
@@ -41,7 +41,7 @@ static inline void model_store(int t, void *to, size_t stride)
 }
 
 /* Even and odd products have sums of their own, which are added to the result last. */
-static inline void model_multiply(int to, int a, int b)
+static __attribute__((noinline, unused)) void model_products(int to, int a, int b)
 {
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
     for (int m = 0; m < modelled_config.rows[to]; m++) {
@@ -58,6 +58,15 @@ static inline void model_multiply(int to, int a, int b)
         sum = _mm512_add_ps(_mm512_loadu_ps(modelled_tiles[to].row[m]), _mm512_add_ps(even, odd));
         _mm512_storeu_ps(modelled_tiles[to].row[m], sum);
     }
+}
+
+/* Tile products take denormals for zero, and flush them to it, whatever the mode. */
+static inline void model_multiply(int to, int a, int b)
+{
+    const unsigned mode = _mm_getcsr(), zero_denormals = mode | 0x8040;
+    __asm__ volatile("ldmxcsr %0" : : "m"(zero_denormals) : "memory");
+    model_products(to, a, b);
+    __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory");
 }
 
 #undef _tile_loadconfig

@@ -54,8 +54,8 @@ static size_t gemv_scratch_bytes(const struct backend_limits *l)
 
 static size_t thread_scratch_bytes(const struct cpu_kernels *k, const struct backend_limits *l)
 {
-    const struct matmul_kernels *const kernel_sets[] = {k->f32, k->low_precision, k->fp8, k->blocks,
-                                                        k->vision};
+    const struct matmul_kernels *const kernel_sets[] = {k->f32,    k->low_precision, k->fp8,
+                                                        k->blocks, k->int4,          k->vision};
     size_t gemm = 0;
     for (size_t i = 0; i < sizeof(kernel_sets) / sizeof(kernel_sets[0]); i++)
         gemm = larger(

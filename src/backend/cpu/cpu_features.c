@@ -72,6 +72,12 @@ static bool has_amx(void)
     return tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
+static bool has_avx512vbmi2(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 6 & 1);
+}
+
 static bool has_avx2(void)
 {
     unsigned a, b, c = 0, d;
@@ -96,7 +102,7 @@ static bool machine_has(enum cpu_tier tier)
     case CPU_GENERIC: return true;
     case CPU_AVX2: return has_avx2();
     case CPU_AVX512: return has_avx512();
-    default: return has_avx512bf16() && has_amx();
+    default: return has_avx512bf16() && has_avx512vbmi2() && has_amx();
     }
 }
 

@@ -105,11 +105,10 @@ void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t e
     }
 }
 
-/* Returns which of the kernels for weights in groups takes a type, or CPU_BLOCK_TYPES for none.
- * Tiles multiply 4-bit weights in BF16. */
+/* Returns which of the kernels for weights in groups takes a type, or CPU_BLOCK_TYPES for none. */
 static enum cpu_block_type block_type_of(const struct cpu_kernels *k, enum dtype dtype)
 {
-    if (!k->blocks || (dtype == DTYPE_INT4 && k->isa.tier == CPU_AMX)) return CPU_BLOCK_TYPES;
+    if (!k->blocks) return CPU_BLOCK_TYPES;
     switch (dtype) {
 #define BLOCK_TYPE_OF(id) \
     case DTYPE_##id: return CPU_BLOCKS_##id;
@@ -132,6 +131,7 @@ void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
     w->matmul = low_precision && (!needs_f32 || k->two_pass) ? k->low_precision : k->f32;
     const enum cpu_block_type blocks = block_type_of(k, dtype);
     if (blocks != CPU_BLOCK_TYPES) w->matmul = &k->blocks[blocks];
+    if (dtype == DTYPE_INT4 && k->int4) w->matmul = k->int4;
     w->two_pass = needs_f32 && w->matmul->x == X_BF16;
     if (dtype == DTYPE_BF16 && w->role == ROLE_VISION && k->vision) w->matmul = k->vision;
 }

@@ -247,6 +247,7 @@ struct cpu_kernels {
                                                    weights; NULL for float32 */
     const struct matmul_kernels *fp8;    /* for FP8 weights that cpu_use_int16() accepts; or NULL */
     const struct matmul_kernels *blocks; /* [CPU_BLOCK_TYPES] for weights of these types, or NULL */
+    const struct matmul_kernels *int4;   /* for int4 weights instead of `blocks`; or NULL */
     const struct matmul_kernels *vision; /* for BF16 weights and rows of an image, or NULL */
     bool two_pass; /* where BF16 is too coarse, multiply x's BF16 rounding errors, too
                     * (packing_args.two_pass), instead of float32; images' keys and values are then
@@ -291,6 +292,9 @@ size_t cpu_x_offset_amx(size_t k0, int n);
 /* gemv/gemv_amx.c and attention/attention_causal_amx.c */
 void cpu_pack_gemv_amx(void *out, const struct packing_args *p, size_t begin, size_t end);
 void cpu_gemv_amx(float *out, size_t out_stride, const struct gemv_args *t);
+/* gemv/gemv_int4_amx.c: the same for four-bit weights */
+void cpu_pack_gemv_int4_amx(void *out, const struct packing_args *p, size_t begin, size_t end);
+void cpu_gemv_int4_amx(float *out, size_t out_stride, const struct gemv_args *t);
 void cpu_attention_amx(struct attention_tile *t, const void *keys, const void *values,
                        enum kv_layout kind);
 /* attention/attention_vision_*.c, named likewise */

@@ -9,29 +9,21 @@ enum {
     AMX_KC = 1024              /* columns of a panel then; gemm_amx.c has the KC of the L1 cache */
 };
 
-static const struct matmul_kernels matmul_amx = {
-    .x = X_BF16,
-    .bf12 = true,
-    .int8_interleaved = true,
-    .gemm_rows = CPU_AMX_MR,
-    .gemv_rows = CPU_AMX_GEMV_MR,
-    .gemv_tile_bytes = AMX_GEMV_TILE_BYTES,
-    .gemv_max_rows = CPU_AMX_GEMV_MAX_ROWS,
-    .panel_element = sizeof(uint16_t),
-    .x_element = sizeof(uint16_t),
-    .pack_gemv_columns = cpu_pack_gemv_amx,
-    .gemv = cpu_gemv_amx,
-    .n_blocks = 2,
-    .max_panel_bytes = AMX_PANEL_BYTES,
-    .whole_k = AMX_WHOLE_K,
-    .kc = AMX_KC,
-    .pack_gemm = cpu_pack_gemm_amx,
-    .x_offset = cpu_x_offset_amx,
-    .pack_panel = cpu_pack_panel_amx,
-    .gemm = cpu_gemm_amx,
-    .store_gemm = cpu_store_gemm_amx,
-    .gemm_sums = cpu_gemm_sums_amx,
-};
+/* The kernels for a type of weights: they differ in GEMV only. */
+#define AMX_MATMUL(pack, multiply)                                                                 \
+    {                                                                                              \
+        .x = X_BF16, .bf12 = true, .int8_interleaved = true, .gemm_rows = CPU_AMX_MR,              \
+        .gemv_rows = CPU_AMX_GEMV_MR, .gemv_tile_bytes = AMX_GEMV_TILE_BYTES,                      \
+        .gemv_max_rows = CPU_AMX_GEMV_MAX_ROWS, .panel_element = sizeof(uint16_t),                 \
+        .x_element = sizeof(uint16_t), .pack_gemv_columns = pack, .gemv = multiply, .n_blocks = 2, \
+        .max_panel_bytes = AMX_PANEL_BYTES, .whole_k = AMX_WHOLE_K, .kc = AMX_KC,                  \
+        .pack_gemm = cpu_pack_gemm_amx, .x_offset = cpu_x_offset_amx,                              \
+        .pack_panel = cpu_pack_panel_amx, .gemm = cpu_gemm_amx, .store_gemm = cpu_store_gemm_amx,  \
+        .gemm_sums = cpu_gemm_sums_amx,                                                            \
+    }
+static const struct matmul_kernels matmul_amx = AMX_MATMUL(cpu_pack_gemv_amx, cpu_gemv_amx),
+                                   matmul_int4_amx = AMX_MATMUL(cpu_pack_gemv_int4_amx,
+                                                                cpu_gemv_int4_amx);
 
 static void attention_amx(struct attention_tile *t, const void *keys, const void *values,
                           enum kv_layout kind)
@@ -50,6 +42,7 @@ const struct cpu_kernels cpu_kernels_amx = {
     .f32 = &cpu_matmul_f32_avx512,
     .low_precision = &matmul_amx,
     .blocks = cpu_matmul_blocks_avx512,
+    .int4 = &matmul_int4_amx,
     .two_pass = true,
     .attention = attention_amx,
     .vision_attention = &cpu_vision_attention_amx,
