@@ -198,6 +198,8 @@ static const struct sweep real[] = {
      RANDOM,
      false}, /* panels of a part of the columns */
     {&op_gate_up, {FP8, END}, {70, END}, {2240, END}, {130, END}, RANDOM, false},
+    {&op_gate_up, {INT4, END}, {70, END}, {2240, END}, {130, END}, RANDOM, false},
+    {&op_project_add, {INT4, END}, {70, END}, {4352, END}, {130, END}, RANDOM, false},
 };
 
 /* Timed cases: one row, a few, a prefill chunk. */

@@ -191,7 +191,6 @@ static int matrices_in_int16(const struct problem *p, bool yes)
 bool case_in_int16_groups(const struct test_case *c, const struct cpu_kernels *k)
 {
     if (!k->blocks) return false;
-    if (c->dtype == DTYPE_INT4) return k->isa.tier != CPU_AMX;
     switch (c->dtype) {
 #define IN_INT16(id) case DTYPE_##id:
         FOR_CPU_BLOCK_TYPES(IN_INT16) return true;

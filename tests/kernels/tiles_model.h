@@ -69,6 +69,22 @@ static inline void model_multiply(int to, int a, int b)
     __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory");
 }
 
+/* Signed bytes times signed bytes, four columns at a time. */
+static __attribute__((noinline, unused)) void model_multiply_bytes(int to, int a, int b)
+{
+    for (int m = 0; m < modelled_config.rows[to]; m++)
+        for (int k = 0; k < modelled_config.bytes[a]; k++) {
+            const int8_t x = (int8_t)modelled_tiles[a].row[m][k];
+            const uint8_t *columns = modelled_tiles[b].row[k / 4];
+            for (int n = 0; n < modelled_config.bytes[to] / 4; n++) {
+                int32_t sum;
+                memcpy(&sum, modelled_tiles[to].row[m] + 4 * n, sizeof(sum));
+                sum += x * (int8_t)columns[4 * n + k % 4];
+                memcpy(modelled_tiles[to].row[m] + 4 * n, &sum, sizeof(sum));
+            }
+        }
+}
+
 #undef _tile_loadconfig
 #undef _tile_release
 #undef _tile_loadd
@@ -76,6 +92,7 @@ static inline void model_multiply(int to, int a, int b)
 #undef _tile_stored
 #undef _tile_zero
 #undef _tile_dpbf16ps
+#undef _tile_dpbssd
 #define _tile_loadconfig(config) model_configure(config)
 #define _tile_release() ((void)0)
 #define _tile_loadd(t, from, stride) model_load(t, from, stride)
@@ -83,6 +100,7 @@ static inline void model_multiply(int to, int a, int b)
 #define _tile_stored(t, to, stride) model_store(t, to, stride)
 #define _tile_zero(t) memset(&modelled_tiles[t], 0, sizeof(modelled_tiles[t]))
 #define _tile_dpbf16ps(to, a, b) model_multiply(to, a, b)
+#define _tile_dpbssd(to, a, b) model_multiply_bytes(to, a, b)
 
 #endif
 #endif

@@ -68,14 +68,9 @@ static bool has_amx(void)
         TILE_DATA = 18
     }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
     unsigned a, b, c, d;
-    bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) && (d >> 22 & 1);
+    bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1) &&
+                 (d >> 25 & 1); /* BF16, tiles, int8 */
     return tiles && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-}
-
-static bool has_avx512vbmi2(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 6 & 1);
 }
 
 static bool has_avx2(void)
@@ -102,7 +97,7 @@ static bool machine_has(enum cpu_tier tier)
     case CPU_GENERIC: return true;
     case CPU_AVX2: return has_avx2();
     case CPU_AVX512: return has_avx512();
-    default: return has_avx512bf16() && has_avx512vbmi2() && has_amx();
+    default: return has_avx512bf16() && has_amx();
     }
 }
 

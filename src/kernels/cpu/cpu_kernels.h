@@ -7,7 +7,7 @@
  *   AVX2               float32      int16 (most)   int16        int16 (most)    int16
  *   AVX-512            float32      int16 (most)   int16        int16 (most)    int16
  *   AVX-512 with BF16  BF16         int16 (most)   int16        int16 (most)    BF16
- *   AMX                BF16 tiles   BF16 tiles     BF16 tiles   int16 (most)    BF16 tiles
+ *   AMX                BF16 tiles   BF16 tiles     int16, tiles int16 (most)    BF16 tiles
  *
  * Every function gives each row the same bits whatever the other rows of the call: sums run over k,
  * or over keys, in an order that depends neither on the number of rows nor on the tile. */
@@ -289,12 +289,17 @@ void cpu_store_gemm_amx(float *out, size_t out_stride, const float *sums, int n_
                         int n_x);
 size_t cpu_gemm_sums_amx(size_t width);
 size_t cpu_x_offset_amx(size_t k0, int n);
+/* gemm/gemm_int8_amx.c, for four-bit weights */
+void cpu_pack_gemm_int4_amx(void *out, const struct packing_args *p);
+void cpu_pack_panel_int4_amx(void *out, const struct cpu_matrix *w, int64_t row, int n, size_t k0,
+                             size_t k);
+void cpu_gemm_int4_amx(float *sums, const struct gemm_args *b);
+void cpu_store_gemm_int4_amx(float *out, size_t out_stride, const float *sums, int n_w, int first,
+                             int n);
+size_t cpu_x_offset_int4_amx(size_t k0, int n);
 /* gemv/gemv_amx.c and attention/attention_causal_amx.c */
 void cpu_pack_gemv_amx(void *out, const struct packing_args *p, size_t begin, size_t end);
 void cpu_gemv_amx(float *out, size_t out_stride, const struct gemv_args *t);
-/* gemv/gemv_int4_amx.c: the same for four-bit weights */
-void cpu_pack_gemv_int4_amx(void *out, const struct packing_args *p, size_t begin, size_t end);
-void cpu_gemv_int4_amx(float *out, size_t out_stride, const struct gemv_args *t);
 void cpu_attention_amx(struct attention_tile *t, const void *keys, const void *values,
                        enum kv_layout kind);
 /* attention/attention_vision_*.c, named likewise */
