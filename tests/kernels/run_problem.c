@@ -203,8 +203,7 @@ bool case_in_int16_groups(const struct test_case *c, const struct cpu_kernels *k
  * power grows with its length: eps^2/4 · K/8, twice (for ref's error, too), plus a few eps^2 for
  * norms, exp and scales.
  * BF16 matmuls: activations are rounded to 8 bits with independent relative errors of at most 2^-9:
- * 2^-18 = 4e-6 at worst (mean square 7e-7); two-pass BF16 squares that. int4 weights times their
- * scales are also rounded to 8 bits.
+ * 2^-18 = 4e-6 at worst (mean square 7e-7); two-pass BF16 squares that.
  * Attention: cached keys and values are BF16 in every kernel set, and a score's error grows with
  * the score: 4 times the BF16 bound. BF16 image attention rounds values and weights. With AMX
  * scores have 16 bits; otherwise they are products of int16 numbers, off by 9e-6 |q| |k|, which is
@@ -223,8 +222,7 @@ double case_bound(const struct problem *p, const struct cpu_kernels *k, bool fro
     }
     double eps = FLT_EPSILON, f32 = eps * eps * (32 + p->c->k / 8.0),
            bf16 = p->needs_f32 ? f32 + 0x1p-36 : 0x1p-18, int16 = f32 + 0x1p-22;
-    bool coarse = k->low_precision &&
-                  (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_INT4 || d == DTYPE_NONE);
+    bool coarse = k->low_precision && (d == DTYPE_BF16 || d == DTYPE_F8_E4M3 || d == DTYPE_NONE);
     if (k->fp8 && matrices_in_int16(p, true)) {
         const bool others = matrices_in_int16(p, false) || d == DTYPE_NONE;
         bf16 = others && k->low_precision && bf16 > int16 ? bf16 : int16;
@@ -237,7 +235,6 @@ double case_bound(const struct problem *p, const struct cpu_kernels *k, bool fro
     double image = p->attends_image && k->vision_attention
                        ? 2 * 0x1p-18 + p->slack * (k->two_pass ? 0x1p-34 : p->c->dim * 0x1p-32)
                        : 0;
-    if (d == DTYPE_INT4) bf16 += 0x1p-18;
     return p->slack * (coarse ? bf16 : f32) + (from_cache ? 4 * 0x1p-18 : 0) + image;
 }
 

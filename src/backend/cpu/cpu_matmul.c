@@ -124,8 +124,8 @@ void cpu_choose_matmul(const struct cpu *c, struct cpu_weight *w)
 {
     const struct cpu_kernels *k = c->k;
     const enum dtype dtype = w->m.tensor.dtype;
-    const bool low_precision = k->low_precision && (dtype == DTYPE_BF16 || dtype == DTYPE_F8_E4M3 ||
-                                                    dtype == DTYPE_I8 || dtype == DTYPE_INT4),
+    const bool low_precision = k->low_precision &&
+                               (dtype == DTYPE_BF16 || dtype == DTYPE_F8_E4M3 || dtype == DTYPE_I8),
                needs_f32 = w->role == ROLE_ATTENTION;
     w->matmul_int16 = dtype == DTYPE_F8_E4M3 ? k->fp8 : NULL;
     w->matmul = low_precision && (!needs_f32 || k->two_pass) ? k->low_precision : k->f32;

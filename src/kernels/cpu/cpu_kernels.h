@@ -7,7 +7,9 @@
  *   AVX2               float32      int16 (most)   int16        int16 (most)    int16
  *   AVX-512            float32      int16 (most)   int16        int16 (most)    int16
  *   AVX-512 with BF16  BF16         int16 (most)   int16        int16 (most)    BF16
- *   AMX                BF16 tiles   BF16 tiles     int16, tiles int16 (most)    BF16 tiles
+ *   AMX                BF16 tiles   BF16 tiles     int16 *      int16 (most)    BF16 tiles
+ *
+ * (* both digits of it in tiles of bytes, for many rows of x)
  *
  * Every function gives each row the same bits whatever the other rows of the call: sums run over k,
  * or over keys, in an order that depends neither on the number of rows nor on the tile. */
@@ -243,7 +245,7 @@ struct cpu_kernels {
     const char *name, *mask; /* name for users; name in --cpu-mask */
     const struct row_kernels *rows;
     const struct matmul_kernels *f32;           /* weights of any dtype */
-    const struct matmul_kernels *low_precision; /* 16-bit arithmetic for BF16, FP8, int8 and int4
+    const struct matmul_kernels *low_precision; /* 16-bit arithmetic for BF16, FP8 and int8
                                                    weights; NULL for float32 */
     const struct matmul_kernels *fp8;    /* for FP8 weights that cpu_use_int16() accepts; or NULL */
     const struct matmul_kernels *blocks; /* [CPU_BLOCK_TYPES] for weights of these types, or NULL */

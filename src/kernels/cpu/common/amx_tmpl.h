@@ -72,46 +72,6 @@ INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, en
     }
 }
 
-/* A strip of 4-bit rows with their groups. */
-struct int4_strip {
-    struct int4_row row[AMX_ROWS];
-    __m512i table[AMX_ROWS];
-    size_t group;
-    int n;
-};
-
-/* Sets up n rows from `row` on, `apart` from each other. */
-INLINE void int4_strip_at(struct int4_strip *s, const struct cpu_matrix *w, int64_t row, int n,
-                          int apart)
-{
-    s->group = (size_t)w->tensor.group_size;
-    s->n = n;
-    for (int a = 0; a < n; a++) {
-        s->row[a] = int4_row_at(w, row + (int64_t)a * apart);
-        s->table[a] = _mm512_setzero_si512();
-    }
-}
-
-/* Enters the group of column k, which is not the group's first. */
-INLINE void int4_strip_enter(struct int4_strip *s, size_t k)
-{
-    for (int a = 0; a < s->n; a++) {
-        int4_enter_group(&s->row[a], k / s->group);
-        s->table[a] = int4_table(&s->row[a]);
-    }
-}
-
-INLINE void load_int4_tiles(uint16_t *out, struct int4_strip *s, size_t k, size_t cols,
-                            size_t apart)
-{
-    for (int a = 0; a < s->n; a++) {
-        __m512i values[2];
-        int4_step(values, &s->row[a], &s->table[a], s->group, k, cols);
-        _mm512_storeu_si512(out + a * AMX_K, values[0]);
-        _mm512_storeu_si512(out + apart + a * AMX_K, values[1]);
-    }
-}
-
 /* Decodes 64 columns of a BF12 block, without outliers, to two tiles, `apart` elements from each
  * other; prefetches the step at `ahead`. */
 INLINE void load_bf12_tiles(uint16_t *out, const struct bf12_block *s, const uint8_t *step,

@@ -68,16 +68,6 @@ INLINE void panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, 
         load_tiles(out, in + i * size, stride, n, dtype, cols - i, tables, 2 * AMX_TILE);
 }
 
-static void int4_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, int n,
-                             size_t k0, size_t k)
-{
-    struct int4_strip s;
-    int4_strip_at(&s, w, row, n, 1);
-    if (k0 % s.group) int4_strip_enter(&s, k0);
-    for (size_t i = k0; i < k0 + k; i += CPU_K_STEP, out += 4 * AMX_TILE)
-        load_int4_tiles(out, &s, i, (size_t)w->tensor.cols - i, 2 * AMX_TILE);
-}
-
 /* Decodes a BF12 block; returns false if it is uncompressed. */
 static bool bf12_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, size_t k0,
                              size_t k)
@@ -107,9 +97,7 @@ void cpu_pack_panel_amx(void *out, const struct cpu_matrix *w, int64_t row, int 
         for (int at = 0; at < n; at += AMX_ROWS) {
             int rows = n - at < AMX_ROWS ? n - at : AMX_ROWS;
             uint16_t *strip = to + (size_t)(at / NR) * NR * columns + (size_t)(at % NR) * AMX_K;
-            if (w->tensor.dtype == DTYPE_INT4)
-                int4_panel_strip(strip, w, row + at, rows, begin + k0, columns);
-            else if (w->tensor.dtype == DTYPE_F8_E4M3)
+            if (w->tensor.dtype == DTYPE_F8_E4M3)
                 panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_F8_E4M3, &tables);
             else if (!w->bf12 || !bf12_panel_strip(strip, w, row + at, begin + k0, columns))
                 panel_strip(strip, w, row + at, rows, begin + k0, columns, DTYPE_BF16, &tables);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV (few rows of x) with stored weights and tiles (AMX). Tiles load only from memory, so FP8 and
- * 4-bit rows are unpacked into the L1 cache, a step or two of 64 columns ahead: a load right after
+/* GEMV (few rows of x) with stored weights and tiles (AMX). Tiles load only from memory, so FP8
+ * rows are unpacked into the L1 cache, a step or two of 64 columns ahead: a load right after
  * the store would stall.
  *
  * A strip of 16 weight rows is read column by column, in 16 streams. Hardware prefetchers follow
@@ -65,7 +65,6 @@ struct weight_strip {
     size_t stride, row_bytes;
     int n;
     const float *scale[AMX_ROWS]; /* block scales of FP8 rows */
-    struct int4_strip int4;
 };
 
 /* Returns the distance between a strip's rows, when `left` rows are left. */
@@ -108,15 +107,9 @@ INLINE void decode_strip_step(uint16_t *out, struct weight_strip *s, size_t k, e
                               bool whole, const struct byte_tables *tables)
 {
     size_t size = dtype_size(dtype);
-    if (dtype == DTYPE_INT4)
-        load_int4_tiles(out, &s->int4, k, CPU_K_STEP, AMX_TILE);
-    else
-        load_tiles(out, s->w + k * size, s->stride, whole ? AMX_ROWS : s->n, dtype, CPU_K_STEP,
-                   tables, AMX_TILE);
-    if (dtype != DTYPE_INT4)
-        prefetch_strip(s, k * size, size);
-    else if (k % (2 * CPU_K_STEP) == 0)
-        prefetch_strip(s, k / 2, 1);
+    load_tiles(out, s->w + k * size, s->stride, whole ? AMX_ROWS : s->n, dtype, CPU_K_STEP, tables,
+               AMX_TILE);
+    prefetch_strip(s, k * size, size);
     amx_memory(out);
 }
 
@@ -178,11 +171,8 @@ INLINE void gemv_strips(float *out, size_t out_stride, const struct gemv_args *t
         apart = rows_apart(t->n_w - first, AMX_ROWS);
         for (int row = first; row < first + apart; row++) {
             weight_strip_at(&s, t, first, row, apart, AMX_ROWS);
-            if (t->dtype == DTYPE_INT4) int4_strip_at(&s.int4, t->weight, t->row + row, s.n, apart);
             _tile_zero(0);
-            if (t->dtype == DTYPE_INT4)
-                gemv_strip_decoded(t, &s, DTYPE_INT4, false, &tables);
-            else if (s.n == AMX_ROWS)
+            if (s.n == AMX_ROWS)
                 gemv_strip_bf16(t, &s);
             else
                 gemv_strip_decoded(t, &s, DTYPE_BF16, false, &tables);
