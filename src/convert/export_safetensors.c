@@ -406,23 +406,15 @@ static bool ends_with(const char *name, const char *end)
  * quantization are not copied. */
 static bool is_copied_file(const char *name)
 {
-    static const char *const left[] = {".safetensors",
-                                       ".index.json",
-                                       ".bin",
-                                       ".pt",
-                                       ".pth",
-                                       ".gguf",
-                                       ".onnx",
-                                       "quantize_config.json",
-                                       "config.json",
-                                       "quant_config.json",
-                                       "quantization_config.json"};
-    static const char *const kept[] = {"generation_config.json", "tokenizer_config.json",
-                                       "preprocessor_config.json", "processor_config.json"};
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        if (strcmp(name, kept[i]) == 0) return true;
-    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
-        if (ends_with(name, left[i])) return false;
+    static const char *const endings[] = {".safetensors", ".index.json", ".bin", ".pt",
+                                          ".pth",         ".gguf",       ".onnx"},
+                             *const names[] = {"config.json", "quantize_config.json",
+                                               "quant_config.json", "hf_quant_config.json",
+                                               "quantization_config.json"};
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+        if (ends_with(name, endings[i])) return false;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0) return false;
     return name[0] != '.';
 }
 

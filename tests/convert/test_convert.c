@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/full_disk.h"
 #include "checkpoint/gguf/gguf_model.h"
 #include "checkpoint/quantized_layouts.h"
@@ -24,6 +25,13 @@ static const char *path_of(const char *name)
     char *out = paths[next++ % 8];
     snprintf(out, sizeof(paths[0]), "%s/%s", fixture_dir(), name);
     return out;
+}
+
+static const char *in_folder(const char *folder, const char *name)
+{
+    static char path[EY_MAX_PATH];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return path;
 }
 
 static bool try_convert(const char *model, const char *out, bool to_float32,
@@ -456,6 +464,26 @@ static void refuses_other_normalizers(void **state)
     refuse(whole, path_of("whole.gguf"), EY_BAD_REQUEST, "GGUF cannot represent ignore_merges");
 }
 
+/* Files that describe the old quantization are left out. */
+static void small_files_come_along(void **state)
+{
+    (void)state;
+    static const char *const kept[] = {"video_preprocessor_config.json", "generation_config.json",
+                                       "config_sentence_transformers.json"},
+                             *const left[] = {"quantize_config.json", "quant_config.json"};
+    const char *was = path_of("awq-files"), *out = path_of("awq-files-packed");
+    ckpt_copy(ckpt_make(fixture_dir(), "tiny-qwen2-awq"), was);
+    for (size_t i = 0; i < COUNT(kept); i++)
+        ckpt_write_file(was, kept[i], "{}", 2);
+    for (size_t i = 0; i < COUNT(left); i++)
+        ckpt_write_file(was, left[i], "{}", 2);
+    convert(was, out, false);
+    for (size_t i = 0; i < COUNT(kept); i++)
+        if (!path_is_file(in_folder(out, kept[i]))) fail_msg("%s is missing", kept[i]);
+    for (size_t i = 0; i < COUNT(left); i++)
+        if (path_is_file(in_folder(out, left[i]))) fail_msg("%s was copied", left[i]);
+}
+
 /* Members of the wrong type, in a file that no tokenizer has opened. */
 static void names_damaged_tokenizers(void **state)
 {
@@ -752,6 +780,7 @@ int main(void)
         cmocka_unit_test(empty_tensors_come_along),
         cmocka_unit_test(long_names_come_along),
         cmocka_unit_test(refuses_what_would_be_lost),
+        cmocka_unit_test(small_files_come_along),
         cmocka_unit_test(keeps_the_template),
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(refuses_other_normalizers),
