@@ -91,22 +91,32 @@ static void put_shape(const struct arch_keys *k, const struct convert_source *so
     put_arch_u32(k, "n_deepstack_layers", source->vision->n_deepstack);
 }
 
-/* Writes generation_config.json's sampling parameters, if it enables sampling. */
+#define TEMPERATURE_KEY "general.sampling.temp"
+
+/* Writes a parameter of sampling, if it is a number. Returns whether it is. */
+static bool put_sampling_real(struct gguf_writer *w, const json_object *file, const char *name,
+                              const char *key)
+{
+    json_object *value = json_member(file, name);
+    if (!json_object_is_type(value, json_type_double) && !json_object_is_type(value, json_type_int))
+        return false;
+    gguf_put_f32(w, key, (float)json_object_get_double(value));
+    return true;
+}
+
+/* Writes generation_config.json's sampling parameters as src/models reads them: the repetition
+ * penalty also counts without sampling, and sampling without a temperature has 1. */
 static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
 {
-    static const char *const names[][2] = {
-        {"temperature", "general.sampling.temp"},
-        {"top_p", "general.sampling.top_p"},
-        {"min_p", "general.sampling.min_p"},
-        {"repetition_penalty", "general.sampling.penalty_repeat"}};
     const json_object *file;
     if (!checkpoint_json(ckpt, "generation_config.json", &file, e)) return false;
-    json_object *samples = json_member(file, "do_sample");
+    put_sampling_real(w, file, "repetition_penalty", "general.sampling.penalty_repeat");
+    json_object *samples = json_member_of_type(file, "do_sample", json_type_boolean);
     if (!samples || !json_object_get_boolean(samples)) return true;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        json_object *value = json_member(file, names[i][0]);
-        if (value) gguf_put_f32(w, names[i][1], (float)json_object_get_double(value));
-    }
+    if (!put_sampling_real(w, file, "temperature", TEMPERATURE_KEY))
+        gguf_put_f32(w, TEMPERATURE_KEY, 1);
+    put_sampling_real(w, file, "top_p", "general.sampling.top_p");
+    put_sampling_real(w, file, "min_p", "general.sampling.min_p");
     const int64_t top_k = number_of(file, "top_k", 0);
     if (top_k > 0) gguf_put_u32(w, "general.sampling.top_k", (uint32_t)top_k);
     return true;

@@ -484,6 +484,50 @@ static void small_files_come_along(void **state)
         if (path_is_file(in_folder(out, left[i]))) fail_msg("%s was copied", left[i]);
 }
 
+/* ---- metadata ---- */
+
+static float real_of(const struct gguf *f, const char *key)
+{
+    double value = -1;
+    ey_err e;
+    if (!gguf_optional_real(f, key, &value, &e)) fail_msg("%s", e.text);
+    return (float)value;
+}
+
+/* Sampling without a temperature has that of transformers, 1. A repetition penalty counts without
+ * sampling, too. */
+static void keeps_the_sampling(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        float temperature, top_p, penalty; /* -1: absent */
+    } rows[] = {
+        {"{\"do_sample\": true, \"top_p\": 0.5}", 1, 0.5f, -1},
+        {"{\"do_sample\": true, \"temperature\": 0.25}", 0.25f, -1, -1},
+        {"{\"do_sample\": true, \"temperature\": \"hot\"}", 1, -1, -1},
+        {"{\"do_sample\": false, \"temperature\": 0.25, \"repetition_penalty\": 1.5}", -1, -1,
+         1.5f},
+        {"{}", -1, -1, -1},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *was = path_of("sampling"), *file;
+        char name[64];
+        struct gguf *f;
+        ey_err e;
+        snprintf(name, sizeof(name), "sampling-%zu.gguf", i);
+        ckpt_copy(ckpt_make(fixture_dir(), "tiny-qwen3-bf16"), was);
+        ckpt_write_file(was, "generation_config.json", rows[i].json, strlen(rows[i].json));
+        file = path_of(name);
+        convert(was, file, false);
+        if (!gguf_open(&f, file, &e)) fail_msg("%s", e.text);
+        assert_true(real_of(f, "general.sampling.temp") == rows[i].temperature);
+        assert_true(real_of(f, "general.sampling.top_p") == rows[i].top_p);
+        assert_true(real_of(f, "general.sampling.penalty_repeat") == rows[i].penalty);
+        gguf_close(f);
+    }
+}
+
 /* Members of the wrong type, in a file that no tokenizer has opened. */
 static void names_damaged_tokenizers(void **state)
 {
@@ -781,6 +825,7 @@ int main(void)
         cmocka_unit_test(long_names_come_along),
         cmocka_unit_test(refuses_what_would_be_lost),
         cmocka_unit_test(small_files_come_along),
+        cmocka_unit_test(keeps_the_sampling),
         cmocka_unit_test(keeps_the_template),
         cmocka_unit_test(refuses_other_tokenizers),
         cmocka_unit_test(refuses_other_normalizers),
