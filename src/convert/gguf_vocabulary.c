@@ -38,12 +38,20 @@ static bool is_byte_piece(const char *text, size_t n)
     return n == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
+static bool fail_unknown_id(const struct vocabulary_export *v, int64_t id)
+{
+    return ey_fail(v->e, EY_BAD_MODEL,
+                   "%.400s/tokenizer.json: id %lld is not in the vocabulary of %zu tokens",
+                   vocabulary_path(v), (long long)id, v->n);
+}
+
 static bool set_token(struct vocabulary_export *v, int64_t id, json_object *text, int kind)
 {
-    if (id < 0 || (size_t)id >= v->n || !json_object_is_type(text, json_type_string))
+    if (id < 0 || (size_t)id >= v->n) return fail_unknown_id(v, id);
+    if (!json_object_is_type(text, json_type_string))
         return ey_fail(v->e, EY_BAD_MODEL,
-                       "%.400s/tokenizer.json: id %lld is not in the vocabulary of %zu tokens",
-                       vocabulary_path(v), (long long)id, v->n);
+                       "%.400s/tokenizer.json: the text of added token %lld is not a string",
+                       vocabulary_path(v), (long long)id);
     v->token[id] = (struct vocabulary_token){json_object_get_string(text),
                                              (size_t)json_object_get_string_len(text), kind, 0};
     return true;
@@ -58,10 +66,7 @@ static bool read_vocabulary(struct vocabulary_export *v)
     json_object_object_foreach(vocab, text, id)
     {
         const int64_t at = json_object_get_int64(id);
-        if (at < 0 || (size_t)at >= v->n)
-            return ey_fail(v->e, EY_BAD_MODEL,
-                           "%.400s/tokenizer.json: id %lld is not in the vocabulary of %zu tokens",
-                           vocabulary_path(v), (long long)at, v->n);
+        if (at < 0 || (size_t)at >= v->n) return fail_unknown_id(v, at);
         const size_t n = strlen(text);
         const int kind = v->pieces && is_byte_piece(text, n) ? KIND_BYTE : KIND_NORMAL;
         v->token[at] = (struct vocabulary_token){text, n, kind, 0};

@@ -539,6 +539,8 @@ static void names_damaged_tokenizers(void **state)
         {"post_processor", "{\"processors\":{\"a\":1}}", NULL},
         {"added_tokens", "{}", NULL},
         {"model.merges", "[[null,\"a\"]]", "merge 0 is not a pair of tokens"},
+        {"added_tokens", "[{\"id\":3,\"content\":7}]", "the text of added token 3 is not a string"},
+        {"added_tokens", "[{\"id\":-3,\"content\":\"x\"}]", "id -3 is not in the vocabulary"},
     };
     const char *odd = path_of("damaged-tokenizer");
     for (size_t i = 0; i < COUNT(rows); i++) {
