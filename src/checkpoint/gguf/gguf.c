@@ -139,7 +139,12 @@ static bool read_array(struct gguf_reader *r, struct gguf_value *v)
                                              : "values of an unknown type");
     v->element = (enum gguf_value_type)element;
     const size_t size = v->element == GGUF_STRING ? sizeof(uint64_t) : value_bytes(v->element);
-    if (v->n > MAX_ELEMENTS || v->n > bytes_left(r) / size)
+    if (v->n > MAX_ELEMENTS)
+        return ey_fail(r->e, EY_BAD_MODEL,
+                       "%s: " NAME " is an array of %" PRIu64
+                       " values, more than the limit of %" PRIu64,
+                       r->f->path, v->key, v->n, MAX_ELEMENTS);
+    if (v->n > bytes_left(r) / size)
         return ey_fail(r->e, EY_BAD_MODEL,
                        "%s: " NAME " is an array of %" PRIu64
                        " values, but the file ends after %zu bytes",
