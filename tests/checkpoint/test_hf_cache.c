@@ -313,7 +313,8 @@ static const char *opening(const char *relative)
     return e.text;
 }
 
-#define LIBRARY "ollama/manifests/registry.ollama.ai/library/"
+#define STORE_LIBRARY "manifests/registry.ollama.ai/library/"
+#define LIBRARY "ollama/" STORE_LIBRARY
 
 static void ollama_and_lm_studio(void **state)
 {
@@ -339,6 +340,10 @@ static void ollama_and_lm_studio(void **state)
     expect_missing("small:8b", "Ollama or LM Studio", "eyelet pull downloads");
     expect_missing("../small:4b", "", "");
     assert_string_equal(opening(LIBRARY "small/4b"), "");
+    link_gguf("manifests/store/blobs/sha256-" DIGEST); /* a store below a folder of that name */
+    write_manifest("manifests/store/" STORE_LIBRARY "manifests/4b", "sha256:" DIGEST, "model",
+                   24480);
+    assert_string_equal(opening("manifests/store/" STORE_LIBRARY "manifests/4b"), "");
     link_gguf("manifests/own/small.gguf"); /* a GGUF file, though its folder is named manifests */
     assert_string_equal(opening("manifests/own/small.gguf"), "");
     assert_non_null(

@@ -82,11 +82,23 @@ bool ollama_find(char *out, const char *name)
     return ollama_root(root) && manifest_path(out, root, name) && path_is_file(out);
 }
 
+/* Returns where "/manifests/HOST/NAMESPACE/MODEL/TAG" begins in the path of a manifest, or NULL.
+ * The store may be below another folder of that name, and a model may have it. */
+static const char *manifests_in(const char *path)
+{
+    int slashes = 0;
+    for (const char *at = path + strlen(path); at > path;)
+        if (*--at == '/' && ++slashes > NAME_PARTS &&
+            strncmp(at, MANIFESTS, strlen(MANIFESTS)) == 0)
+            return at;
+    return NULL;
+}
+
 /* Checks the first bytes, because a GGUF file may be in a folder that is named "manifests". */
 bool ollama_is_manifest(const char *path)
 {
     char magic[4];
-    if (!strstr(path, MANIFESTS) || !path_is_file(path)) return false;
+    if (!manifests_in(path) || !path_is_file(path)) return false;
     FILE *file = fopen(path, "rb");
     if (!file) return true; /* its reader reports why it cannot be opened */
     const bool is_gguf = fread(magic, 1, sizeof(magic), file) == sizeof(magic) &&
@@ -98,7 +110,7 @@ bool ollama_is_manifest(const char *path)
 /* Converts "sha256:HEX" or "sha256-HEX" to ROOT/blobs/sha256-HEX. */
 static bool ollama_blob_path(char *out, const char *manifest, const char *digest)
 {
-    const char *end = strstr(manifest, MANIFESTS);
+    const char *end = manifests_in(manifest);
     char hex[DIGEST_HEX + 1];
     if (!end || strncmp(digest, "sha256", 6) != 0 || !strchr(":-", digest[6]) || !digest[6] ||
         strlen(digest + 7) != DIGEST_HEX)
