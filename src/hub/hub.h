@@ -18,6 +18,7 @@ struct hub_options {
     void *user;
     uint64_t range_bytes; /* bytes per range; 0: 16 MiB */
     double retry_seconds; /* first pause after a failure without a byte, doubled each time; 0: 1 */
+    double connect_seconds; /* limit for making a connection; 0: 20 */
 };
 
 struct hub {

@@ -119,6 +119,8 @@ static int watch_hub_transfer(void *user, curl_off_t to_get, curl_off_t got, cur
 static bool set_hub_options(struct hub_request *r)
 {
     const struct libcurl *lib = r->hub->endpoint.lib;
+    const double connect = r->hub->options.connect_seconds > 0 ? r->hub->options.connect_seconds
+                                                               : CONNECT_SECONDS;
     return lib->curl_easy_setopt(r->curl, CURLOPT_HEADERFUNCTION, take_hub_header) == CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_HEADERDATA, r) == CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_WRITEFUNCTION, take_hub_bytes) == CURLE_OK &&
@@ -132,7 +134,7 @@ static bool set_hub_options(struct hub_request *r)
            lib->curl_easy_setopt(r->curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ==
                CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES) == CURLE_OK &&
-           lib->curl_easy_setopt(r->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS) ==
+           lib->curl_easy_setopt(r->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)(connect * 1000)) ==
                CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
            lib->curl_easy_setopt(r->curl, CURLOPT_LOW_SPEED_TIME, (long)STALLED_SECONDS) ==
@@ -258,6 +260,16 @@ bool hub_request_may_retry(const struct hub_request *r, CURLcode code)
     }
 }
 
+/* Whether no connection could be made. When that takes too long, libcurl's code is that of a
+ * connection that stalls. */
+static bool is_unconnected(const struct hub_request *r, CURLcode code)
+{
+    double seconds = 0; /* until the connection was ready */
+    if (code != CURLE_OPERATION_TIMEDOUT) return code == CURLE_COULDNT_CONNECT;
+    r->hub->endpoint.lib->curl_easy_getinfo(r->curl, CURLINFO_PRETRANSFER_TIME, &seconds);
+    return seconds <= 0;
+}
+
 static bool fail_hub_transfer(const struct hub_request *r, CURLcode code, const char *what,
                               ey_err *e)
 {
@@ -265,6 +277,11 @@ static bool fail_hub_transfer(const struct hub_request *r, CURLcode code, const 
                                            : r->hub->endpoint.lib->curl_easy_strerror(code);
     const char *host = r->off_origin ? "the hub's file storage" : r->hub->endpoint.url;
     if (r->stopped) return *e = r->stop_error, false;
+    if (is_unconnected(r, code))
+        return ey_fail(e, EY_IO,
+                       "%.150s accepts no connection (%.200s); is this machine online? Behind a "
+                       "proxy set HTTPS_PROXY",
+                       host, problem);
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
         return ey_fail(e, EY_IO,
@@ -275,11 +292,6 @@ static bool fail_hub_transfer(const struct hub_request *r, CURLcode code, const 
         return ey_fail(e, EY_IO,
                        "the proxy's host name cannot be resolved (%.200s); check HTTPS_PROXY",
                        problem);
-    case CURLE_COULDNT_CONNECT:
-        return ey_fail(e, EY_IO,
-                       "%.150s accepts no connection (%.200s); is this machine online? Behind a "
-                       "proxy set HTTPS_PROXY",
-                       host, problem);
     case CURLE_PEER_FAILED_VERIFICATION:
         return ey_fail(
             e, EY_IO,
@@ -406,7 +418,7 @@ static bool perform_with_retries(struct hub_request *r, const char *what, const 
         if (perform_with_redirects(r, url, head, &code, &final, e)) return true;
         if (final) return false;
         bool unreachable = code == CURLE_COULDNT_RESOLVE_HOST ||
-                           code == CURLE_COULDNT_CONNECT; /* do not retry when offline */
+                           is_unconnected(r, code); /* do not retry when offline */
         if (!left || unreachable || !hub_request_may_retry(r, code))
             return hub_request_fail(r, code, what, e);
         if (!hub_pause(r->hub, hub_response_retry_after(&r->reply, pause), e)) return false;

@@ -10,11 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/full_disk.h"
 #include "checkpoint/temp_dir.h"
@@ -121,7 +124,8 @@ static int drop(void **state)
     return 0;
 }
 
-static int noted = -1; /* a pipe that the next notice is written to */
+static double connect_seconds; /* hub_options' */
+static int noted = -1;         /* a pipe that the next notice is written to */
 
 static void note(void *user, const char *text)
 {
@@ -136,8 +140,12 @@ static bool pull_asking(const char *name, bool (*stop)(void *model), ey_err *e)
 {
     struct hub hub;
     struct hub_model model = {.n = 0};
-    const struct hub_options options = {
-        .notice = note, .stop = stop, .user = &model, .range_bytes = 65536, .retry_seconds = 0.01};
+    const struct hub_options options = {.notice = note,
+                                        .stop = stop,
+                                        .user = &model,
+                                        .range_bytes = 65536,
+                                        .retry_seconds = 0.01,
+                                        .connect_seconds = connect_seconds};
     struct repository repository;
     assert_true(repository_parse(&repository, name));
     bool ok = hub_open(&hub, &options, e) && hub_list_repo(&hub, &repository, &model, e) &&
@@ -456,6 +464,38 @@ static void test_no_network(void **state)
     expect_failure(NAME, "accepts no connection");
     setenv("HF_ENDPOINT", "http://no-such-host.invalid", 1);
     expect_failure(NAME, "is this machine online?");
+}
+
+/* Listens on a port of 127.0.0.1 that drops attempts to connect, because the queue is full. Returns
+ * the two descriptors to close. */
+static void fill_port(int fd[2], char endpoint[64])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof(at);
+    for (int i = 0; i < 2; i++)
+        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd[0], (struct sockaddr *)&at, n), 0);
+    assert_int_equal(listen(fd[0], 0), 0);
+    assert_int_equal(getsockname(fd[0], (struct sockaddr *)&at, &n), 0);
+    assert_int_equal(connect(fd[1], (struct sockaddr *)&at, n), 0);
+    snprintf(endpoint, 64, "http://127.0.0.1:%d", ntohs(at.sin_port));
+}
+
+/* A host that never answers is not tried again. */
+static void test_no_answer(void **state)
+{
+    (void)state;
+    int fd[2];
+    char endpoint[64];
+    fill_port(fd, endpoint);
+    setenv("HF_ENDPOINT", endpoint, 1);
+    connect_seconds = 0.3;
+    const double began = seconds_now();
+    expect_failure(NAME, "accepts no connection");
+    assert_true(seconds_now() - began < 5 * connect_seconds);
+    connect_seconds = 0;
+    close(fd[0]);
+    close(fd[1]);
 }
 
 /* A host name that only the proxy resolves. */
@@ -947,6 +987,7 @@ int main(void)
         CASE(test_complaints),
         CASE(test_too_much),
         CASE(test_no_network),
+        CASE(test_no_answer),
         CASE(test_proxy),
         CASE(test_proxy_with_password),
         CASE(test_endpoints),
