@@ -44,7 +44,7 @@ bool hub_cache_fail(const char *path, const char *done, ey_err *e)
 }
 
 /* On a read-only disk, mkdir() of an existing folder may fail with an error other than EEXIST. */
-static bool make_missing_directory(const char *path, ey_err *e)
+bool hub_cache_make_directory(const char *path, ey_err *e)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
     int problem = errno;
@@ -59,10 +59,10 @@ static bool make_directory_tree(const char *path, ey_err *e)
     snprintf(text, sizeof(text), "%s", path);
     for (char *slash = text + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = 0;
-        if (!make_missing_directory(text, e)) return false;
+        if (!hub_cache_make_directory(text, e)) return false;
         *slash = '/';
     }
-    return make_missing_directory(text, e);
+    return hub_cache_make_directory(text, e);
 }
 
 /* Writes CACHE/.locks/models--owner--name for the repository CACHE/models--owner--name. */

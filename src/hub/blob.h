@@ -15,6 +15,8 @@
 /* Fails with "PATH cannot be created: " and errno's text, or with advice if the disk is full.
  * `done` is "created", "written" and so on. Returns false. */
 bool hub_cache_fail(const char *path, const char *done, ey_err *e);
+/* Creates a folder unless it exists. */
+bool hub_cache_make_directory(const char *path, ey_err *e);
 
 struct blob {
     const struct hub_model *model;

@@ -14,18 +14,13 @@
 #include "base/file.h"
 #include "hub/blob.h"
 
-static bool make_snapshot_directory(const char *path, ey_err *e)
-{
-    return mkdir(path, 0777) == 0 || errno == EEXIST || hub_cache_fail(path, "created", e);
-}
-
 /* Creates the folders between `below` and the last part of `path`: a reference may be pr/3. */
 static bool make_parent_directories(char *path, const char *below, ey_err *e)
 {
     bool ok = true;
     for (char *slash = path + strlen(below); ok && (slash = strchr(slash + 1, '/'));) {
         *slash = 0;
-        ok = make_snapshot_directory(path, e);
+        ok = hub_cache_make_directory(path, e);
         *slash = '/';
     }
     return ok;
@@ -116,6 +111,18 @@ static bool write_link(const struct hub_model *model, const struct hub_file *fil
 
 /* ---- the reference ---- */
 
+static bool is_ref_to(const char *path, const char *commit)
+{
+    char *text = NULL;
+    size_t n = 0;
+    const bool same = path_is_file(path) &&
+                      file_read_regular(&text, &n, path, HUB_COMMIT_BYTES, NULL) &&
+                      strcmp(text, commit) == 0;
+    free(text);
+    return same;
+}
+
+/* Keeps a reference that is right: the disk may be read-only or full. */
 static bool write_ref(const struct hub_model *model, ey_err *e)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH];
@@ -125,6 +132,7 @@ static bool write_ref(const struct hub_model *model, ey_err *e)
     int n_new = snprintf(new_path, sizeof(new_path), "%s.%ld.tmp", path, (long)getpid());
     if (n >= (int)sizeof(path) || n_new >= (int)sizeof(new_path))
         return ey_fail(e, EY_BAD_REQUEST, "%.200s…: the path of the cache is too long", path);
+    if (is_ref_to(path, model->commit)) return true;
     if (!make_parent_directories(path, model->directory, e)) return false;
     int fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool ok = fd >= 0 && file_write(fd, model->commit, HUB_COMMIT_BYTES);
@@ -157,8 +165,8 @@ bool snapshot_write(const struct hub_model *model, ey_err *e)
 {
     char snapshots[EY_MAX_PATH], folder[EY_MAX_PATH];
     bool ok = path_join(snapshots, model->directory, "snapshots", e) &&
-              make_snapshot_directory(snapshots, e) &&
-              path_join(folder, snapshots, model->commit, e) && make_snapshot_directory(folder, e);
+              hub_cache_make_directory(snapshots, e) &&
+              path_join(folder, snapshots, model->commit, e) && hub_cache_make_directory(folder, e);
     for (size_t i = 0; ok && i < model->n; i++)
         ok = write_link(model, &model->files[i], folder, e);
     if (ok) write_cachedir_tag(model);

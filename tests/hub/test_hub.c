@@ -801,6 +801,14 @@ static void test_full_disk_that_reserves(void **state)
     assert_int_equal(script->elsewhere, 0);
 }
 
+/* A complete model needs no space. */
+static void test_complete_on_a_full_disk(void **state)
+{
+    (void)state;
+    pull();
+    assert_true(pull_on_a_disk_of(0, false));
+}
+
 enum { RECORDED = 150000, HELD = 160000 }; /* bytes, less than the disk holds */
 
 /* The hub continues once the record has the bytes so far. */
@@ -1006,6 +1014,7 @@ int main(void)
         CASE(test_foreign_partial),
         CASE(test_full_disk),
         CASE(test_full_disk_that_reserves),
+        CASE(test_complete_on_a_full_disk),
         CASE(test_full_disk_goes_on),
         CASE(test_concurrent_pulls),
         CASE(test_waits_for_others),
