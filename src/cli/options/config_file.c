@@ -9,6 +9,7 @@
 #include <yaml.h>
 
 #include "base/file.h"
+#include "base/text/json_reader.h"
 #include "base/text/json_writer.h"
 #include "cli/options/vllm_flags.h"
 
@@ -66,20 +67,16 @@ static const char *after_digits(const char *text)
     return text + strspn(text, "0123456789");
 }
 
+/* Unlike the reader of JSON, takes neither NaN nor an infinity for a number. */
 static bool is_json_number(const char *text)
 {
-    const char *digits = text + (*text == '-'), *at = after_digits(digits);
-    if (at == digits || (digits[0] == '0' && at > digits + 1)) return false;
-    if (*at == '.') {
-        if (after_digits(at + 1) == at + 1) return false;
-        at = after_digits(at + 1);
-    }
-    if (*at == 'e' || *at == 'E') {
-        const char *power = at + 1 + (at[1] == '-' || at[1] == '+');
-        if (after_digits(power) == power) return false;
-        at = after_digits(power);
-    }
-    return !*at;
+    struct json_reading reading;
+    const char *digits = text + (*text == '-');
+    if (after_digits(digits) == digits) return false;
+    json_object *value = json_read(&reading, text, strlen(text));
+    const bool is_whole = value && reading.end == strlen(text);
+    json_object_put(value);
+    return is_whole;
 }
 
 /* Returns whether the text is a number in YAML but not in JSON: 007 (which is octal), +5, .5 or
