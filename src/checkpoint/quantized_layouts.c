@@ -164,11 +164,21 @@ bool source_has_matrix(const struct tensor_source *s, const char *name)
            find_module_part(s, &m, ".qweight");
 }
 
+/* Whether all FP8 blocks have one scale, as in files with a scale per tensor. Then parts may begin
+ * inside a block. */
+static bool has_equal_block_scales(const struct tensor *w)
+{
+    const int64_t n = w->scale ? fp8_blocks(w->rows) * fp8_blocks(w->cols) : 0;
+    for (int64_t i = 1; i < n; i++)
+        if (w->scale[i] != w->scale[0]) return false;
+    return n > 0;
+}
+
 bool matrix_rows(struct tensor *out, const struct tensor *whole, int64_t first, int64_t rows,
                  ey_err *e)
 {
     const int block = weight_row_unit(whole);
-    if (first % block)
+    if (first % block && !has_equal_block_scales(whole))
         return ey_fail(e, EY_BAD_MODEL,
                        "a part of a fused quantized matrix begins at row %" PRId64
                        ", inside a block of %d rows",

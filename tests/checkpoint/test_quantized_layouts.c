@@ -137,6 +137,26 @@ static void fp8_rows_of_a_whole(void **state)
     close_source();
 }
 
+/* One scale for the whole tensor: a part may begin at any row. */
+static void fp8_rows_of_a_whole_with_one_scale(void **state)
+{
+    (void)state;
+    struct tensor_list list = {0};
+    struct tensor w, part;
+    ey_err e = {0};
+    uint8_t *q = add(&list, "m", DTYPE_F8_E4M3, FP8_ROWS, FP8_COLS);
+    memset(q, 0x40, (size_t)FP8_ROWS * FP8_COLS);       /* 2 */
+    q[100 * FP8_COLS] = q[256 * FP8_COLS + 129] = 0x38; /* 1 */
+    *(float *)add(&list, "m_scale", DTYPE_F32, 0, 1) = 3;
+    open_source(&list);
+    assert_true(source_matrix(&source, &w, "m", FP8_ROWS, FP8_COLS, &e));
+    if (!matrix_rows(&part, &w, 100, 157, &e)) fail_msg("%s", e.text);
+    assert_int_equal(part.rows, 157);
+    assert_true(value_at(&part, 0, 0) == 3.0f && value_at(&part, 1, 0) == 6.0f);
+    assert_true(value_at(&part, 156, 129) == 3.0f && value_at(&part, 156, 128) == 6.0f);
+    close_source();
+}
+
 /* ---- int4 ---- */
 
 enum { INT4_ROWS = 17, INT4_COLS = 64 };
@@ -321,8 +341,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_tensors),       cmocka_unit_test(fp8_scales_of_any_float),
-        cmocka_unit_test(fp8_rows_of_a_whole), cmocka_unit_test(int4_values),
-        cmocka_unit_test(damaged_layouts),     cmocka_unit_test(vectors_are_plain),
+        cmocka_unit_test(fp8_rows_of_a_whole), cmocka_unit_test(fp8_rows_of_a_whole_with_one_scale),
+        cmocka_unit_test(int4_values),         cmocka_unit_test(damaged_layouts),
+        cmocka_unit_test(vectors_are_plain),
     };
     dir = temp_dir_until_exit();
     temp_text(dir, "config.json", "{}");
