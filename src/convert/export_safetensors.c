@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports to a safetensors directory for transformers, vLLM and the compressed-tensors package. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/file.h"
 #include "checkpoint/safetensors_writer.h"
 #include "convert/export_plan.h"
 #include "convert/output_folder.h"
+#include "convert/small_files.h"
 
 #define SHARD_BYTES ((uint64_t)4 << 30)
-enum { MAX_PARTS = 4, MAX_SCHEMES = 16, MAX_SMALL_FILE = 64 << 20 };
+enum { MAX_PARTS = 4, MAX_SCHEMES = 16 };
 
 /* One tensor of a shard. */
 struct shard_part {
@@ -396,51 +393,10 @@ static bool write_gguf_files(struct safetensors_export *x, ey_err *e)
     return ok;
 }
 
-static bool ends_with(const char *name, const char *end)
+static bool write_small_file(void *user, const char *name, const char *bytes, size_t n, ey_err *e)
 {
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-/* Returns whether to copy a file. Weights, files that are written anew, and descriptions of the old
- * quantization are not copied. */
-static bool is_copied_file(const char *name)
-{
-    static const char *const endings[] = {".safetensors", ".index.json", ".bin", ".pt",
-                                          ".pth",         ".gguf",       ".onnx"},
-                             *const names[] = {"config.json", "quantize_config.json",
-                                               "quant_config.json", "hf_quant_config.json",
-                                               "quantization_config.json"};
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
-        if (ends_with(name, endings[i])) return false;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(name, names[i]) == 0) return false;
-    return name[0] != '.';
-}
-
-static bool copy_small_file(struct safetensors_export *x, const char *folder, const char *name,
-                            ey_err *e)
-{
-    char path[EY_MAX_PATH], *data = NULL;
-    size_t n;
-    struct stat st;
-    if (!path_join(path, folder, name, e)) return false;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_SMALL_FILE) return true;
-    const bool ok = file_read_regular(&data, &n, path, MAX_SMALL_FILE, e) &&
-                    output_file_write(&x->out, name, data, n, e);
-    free(data);
-    return ok;
-}
-
-static bool copy_small_files(struct safetensors_export *x, ey_err *e)
-{
-    const char *folder = checkpoint_directory(x->plan.source->ckpt);
-    DIR *d = opendir(folder);
-    bool ok = d || ey_fail(e, EY_IO, "%.500s: %s", folder, strerror(errno));
-    for (struct dirent *entry; ok && (entry = readdir(d));)
-        if (is_copied_file(entry->d_name)) ok = copy_small_file(x, folder, entry->d_name, e);
-    if (d) closedir(d);
-    return ok;
+    struct safetensors_export *x = user;
+    return output_file_write(&x->out, name, bytes, n, e);
 }
 
 /* ---- export ---- */
@@ -449,7 +405,7 @@ static bool copy_small_files(struct safetensors_export *x, ey_err *e)
 static bool has_foreign_codes(const struct checkpoint *ckpt)
 {
     for (size_t i = 0; i < checkpoint_count(ckpt); i++)
-        if (ends_with(checkpoint_at(ckpt, i)->name, ".qweight")) return true;
+        if (name_ends_with(checkpoint_at(ckpt, i)->name, ".qweight")) return true;
     return false;
 }
 
@@ -466,13 +422,14 @@ bool convert_to_safetensors(const struct convert_source *source, const char *out
                             ey_convert_report *report, ey_err *e)
 {
     struct safetensors_export x = {.n_shards = 0};
-    bool ok = check_source(source, e) &&
-              export_plan_make(&x.plan, source, EXPORT_SAFETENSORS, report, e) &&
-              plan_files(&x, e) && output_folder_open(&x.out, out, x.plan.bytes, e) &&
-              write_exported_shards(&x, e) &&
-              (checkpoint_is_gguf(source->ckpt) ? write_gguf_files(&x, e)
-                                                : copy_small_files(&x, e)) &&
-              write_exported_config(&x, e) && output_folder_commit(&x.out, out, e);
+    bool ok =
+        check_source(source, e) &&
+        export_plan_make(&x.plan, source, EXPORT_SAFETENSORS, report, e) && plan_files(&x, e) &&
+        output_folder_open(&x.out, out, x.plan.bytes, e) && write_exported_shards(&x, e) &&
+        (checkpoint_is_gguf(source->ckpt)
+             ? write_gguf_files(&x, e)
+             : small_files_each(checkpoint_directory(source->ckpt), write_small_file, &x, e)) &&
+        write_exported_config(&x, e) && output_folder_commit(&x.out, out, e);
     output_folder_close(&x.out);
     export_plan_free(&x.plan);
     free(x.tensor);

@@ -17,12 +17,12 @@
 #include "base/limits.h"
 #include "checkpoint/safetensors_writer.h"
 #include "convert/quantized_checkpoint.h"
+#include "convert/small_files.h"
 
 enum {
     MAX_TENSOR_NAME = 256,
     MAX_QUANTIZED_TENSORS = 4,
     MAX_FUSED = 3,
-    MAX_SMALL_FILE = 64 << 20,
     MAX_FILES = 256,
     FILE_NAME_BYTES = 256 /* the longest name that file systems allow, and a NUL */
 };
@@ -218,12 +218,6 @@ static bool is_replaced_scale(const struct checkpoint_writer *writer, const stru
     snprintf(name, sizeof(name), "%.*s", (int)(end - t->name), t->name);
     const struct tensor_view *matrix = checkpoint_find(writer->source->ckpt, name);
     return matrix && quantized_from(writer->source, matrix).n_weights > 0;
-}
-
-static bool name_ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
 }
 
 /* Fails for quantized layouts of other programs, which the new config.json would not describe. */
@@ -491,42 +485,9 @@ static bool write_index(struct checkpoint_writer *writer, ey_err *e)
 
 /* ---- the small files ---- */
 
-/* Returns whether to copy a file. Weights in any format and files that are written anew are not
- * copied. */
-static bool is_copied(const char *name)
+static bool write_kept_file(void *user, const char *name, const char *bytes, size_t n, ey_err *e)
 {
-    static const char *const skipped[] = {".safetensors", ".safetensors.index.json",
-                                          ".bin",         ".bin.index.json",
-                                          ".pt",          ".pth",
-                                          ".gguf",        ".onnx",
-                                          ".h5",          ".msgpack"};
-    for (size_t i = 0; i < sizeof(skipped) / sizeof(skipped[0]); i++)
-        if (name_ends_with(name, skipped[i])) return false;
-    return name[0] != '.' && strcmp(name, "config.json") != 0;
-}
-
-static bool copy_file(struct checkpoint_writer *writer, const char *name, ey_err *e)
-{
-    char path[EY_MAX_PATH], *data = NULL;
-    size_t n;
-    struct stat st;
-    if (!path_join(path, checkpoint_directory(writer->source->ckpt), name, e)) return false;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_SMALL_FILE) return true;
-    bool ok = file_read_regular(&data, &n, path, MAX_SMALL_FILE, e) &&
-              write_text_file(writer, name, data, n, e);
-    free(data);
-    return ok;
-}
-
-static bool copy_files(struct checkpoint_writer *writer, ey_err *e)
-{
-    DIR *d = opendir(checkpoint_directory(writer->source->ckpt));
-    bool ok = d || ey_fail(e, EY_IO, "%.500s: %s", checkpoint_directory(writer->source->ckpt),
-                           strerror(errno));
-    for (struct dirent *entry; ok && (entry = readdir(d));)
-        if (is_copied(entry->d_name)) ok = copy_file(writer, entry->d_name, e);
-    if (d) closedir(d);
-    return ok;
+    return write_text_file(user, name, bytes, n, e);
 }
 
 /* ---- config.json ---- */
@@ -622,7 +583,9 @@ bool quantized_checkpoint_write(const struct quantized_source *source, const cha
     struct checkpoint_writer *writer = &all;
     bool ok = plan_shards(writer, e) && check_output_space(writer, e) &&
               create_output_directory(writer, e) && write_shards(writer, e) &&
-              write_index(writer, e) && copy_files(writer, e) && write_config(writer, e);
+              write_index(writer, e) &&
+              small_files_each(checkpoint_directory(source->ckpt), write_kept_file, writer, e) &&
+              write_config(writer, e);
     if (!ok) remove_output(writer);
     free(writer->tensor);
     free(writer->quantized);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of a checkpoint beside its weights: tokenizer, template, processors and so on. */
+#ifndef EY_SMALL_FILES_H
+#define EY_SMALL_FILES_H
+
+#include "base/err.h"
+
+bool name_ends_with(const char *name, const char *end);
+
+typedef bool small_file_fn(void *user, const char *name, const char *bytes, size_t n, ey_err *e);
+
+/* Calls `write` with each file of the folder that a converted checkpoint keeps. It keeps no
+ * weights, config.json (which is written anew), descriptions of the old quantization, hidden files
+ * or files of more than 64 MB. */
+bool small_files_each(const char *folder, small_file_fn *write, void *user, ey_err *e);
+
+#endif
