@@ -379,7 +379,6 @@ template <int DIM> EY_DEVICE struct merged merge_splits(const float *partial, in
     struct merged m = {{0, 0}, MINUS_INFINITY, 0};
     for (int first = 0; first < parts; first += AT_ONCE) {
         float2 value[AT_ONCE], weight[AT_ONCE]; /* maximum and sum of weights */
-        float before = m.best;
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const float *from = partial + (int64_t)(first + i) * (DIM + 2);
@@ -387,16 +386,7 @@ template <int DIM> EY_DEVICE struct merged merge_splits(const float *partial, in
             weight[i] = there ? load_fresh_pair(from + DIM) : make_float2(MINUS_INFINITY, 0);
             value[i] = there ? load_fresh_pair(from + d) : make_float2(0, 0);
         }
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            m.best = fmaxf(m.best, weight[i].x);
-        float factor = exp2_fast(before - m.best);
-        m.value[0] *= factor;
-        m.value[1] *= factor;
-        m.sum *= factor;
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            merge_add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));
+        merge_add_parts(m, value, weight);
     }
     return m;
 }

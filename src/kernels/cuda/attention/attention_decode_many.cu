@@ -654,7 +654,6 @@ EY_DEVICE struct merged merge_parts(const struct attention_decode_args &a, int f
     struct merged m = {{0, 0}, MINUS_INFINITY, 0};
     for (int done = 0; done < blocks; done += AT_ONCE) {
         float2 value[AT_ONCE], weight[AT_ONCE]; /* maximum and sum of weights */
-        float before = m.best;
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const float *from = many_part<DIM>(a, first + done + i, done + i == 0, head);
@@ -662,16 +661,7 @@ EY_DEVICE struct merged merge_parts(const struct attention_decode_args &a, int f
             weight[i] = there ? load_fresh_pair(from + DIM) : make_float2(MINUS_INFINITY, 0);
             value[i] = there ? load_fresh_pair(from + d) : make_float2(0, 0);
         }
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            m.best = fmaxf(m.best, weight[i].x);
-        float factor = exp2_fast(before - m.best);
-        m.value[0] *= factor;
-        m.value[1] *= factor;
-        m.sum *= factor;
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            merge_add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));
+        merge_add_parts(m, value, weight);
     }
     return m;
 }

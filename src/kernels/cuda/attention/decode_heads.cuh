@@ -57,6 +57,25 @@ EY_DEVICE void merge_add_part(struct merged &m, float2 value, float sum, float f
     m.sum += sum * factor;
 }
 
+/* Adds N parts. weight: the maximum and the sum of weights of each; MINUS_INFINITY and 0 for a part
+ * that is absent. */
+template <int N>
+EY_DEVICE void merge_add_parts(struct merged &m, const float2 (&value)[N],
+                               const float2 (&weight)[N])
+{
+    float before = m.best;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        m.best = fmaxf(m.best, weight[i].x);
+    float factor = exp2_fast(before - m.best);
+    m.value[0] *= factor;
+    m.value[1] *= factor;
+    m.sum *= factor;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        merge_add_part(m, value[i], weight[i].y, exp2_fast(weight[i].x - m.best));
+}
+
 EY_DEVICE void store_mean(bf16 *o, const struct merged &m)
 {
     *(uint32_t *)o = bf16_pair(m.value[0] / m.sum, m.value[1] / m.sum);
