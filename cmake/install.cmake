@@ -37,7 +37,8 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "vision-language models on an 8 GB GPU or a CPU
 eyelet answers questions about images with the Qwen3-VL models, on the
 command line and through the OpenAI API, with a memory plan that is known
-before anything is loaded. No Python; of NVIDIA's software the driver only.
+before anything is loaded. It needs no Python, and of NVIDIA's software
+only the driver.
 .
 A demo model of 20 MB that knows colored shapes and printed words comes
 with it.")
@@ -69,7 +70,6 @@ if(TARGET libeyelet)
 libeyelet answers questions about images with the Qwen3-VL models, on an
 NVIDIA GPU or a CPU, behind a small C interface.")
   set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "headers of the vision-language library libeyelet
-What is needed to compile programs that use libeyelet: headers, and how to
-find them with pkg-config and CMake.")
+Headers of libeyelet, and files with which pkg-config and CMake find it.")
 endif()
 include(CPack)
