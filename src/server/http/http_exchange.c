@@ -250,8 +250,8 @@ bool exchange_charge(struct exchange *x, uint64_t n)
     uint64_t total = ey_budget_total(x->budget);
     if (n + exchange_budget_held(x) > total) {
         exchange_fail(x, 400, NULL, NULL,
-                      "the request takes %llu bytes of memory; all requests together have %llu "
-                      "(--host-memory)",
+                      "the request takes %llu bytes of memory, but --host-memory allows %llu for "
+                      "all requests together",
                       (unsigned long long)(n + exchange_budget_held(x)), (unsigned long long)total);
         return false;
     }

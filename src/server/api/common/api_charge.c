@@ -22,8 +22,8 @@ bool api_charge_take(struct api_charge *charge, uint64_t n, const ey_request *re
     uint64_t total = ey_budget_total(charge->from), own = charge->held + request->budget_held;
     if (own > total || n > total - own)
         return fail_charge(error, 400,
-                           "the request takes %llu bytes of memory; all requests together have "
-                           "%llu (--host-memory)",
+                           "the request takes %llu bytes of memory, but --host-memory allows %llu "
+                           "for all requests together",
                            own + n, total);
     for (int waited = 0; waited < WAIT_MS; waited += SLICE_MS) {
         if (ey_budget_acquire(charge->from, n, SLICE_MS)) {
@@ -35,8 +35,8 @@ bool api_charge_take(struct api_charge *charge, uint64_t n, const ey_request *re
     }
     return fail_charge(
         error, 503,
-        "the request needs %llu more bytes of memory, but too few of the %llu for all "
-        "requests together (--host-memory) are free; try again soon",
+        "the request needs %llu more bytes of memory, but other requests hold too much of the %llu "
+        "that --host-memory allows for all; try again soon",
         n, total);
 }
 

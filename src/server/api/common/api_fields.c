@@ -80,11 +80,14 @@ bool api_fail_value(struct api_error *error, const char *param, const char *fmt,
 /* Returns the value as error messages show it: objects and arrays by kind, long values cut. */
 static const char *shown(json_object *value, char out[64])
 {
-    const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+    const char *text;
     if (json_object_is_type(value, json_type_object))
         text = "an object";
     else if (json_object_is_type(value, json_type_array))
         text = "an array";
+    else
+        text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+    if (!text) text = "a long value"; /* too little memory to write it */
     snprintf(out, 64, strlen(text) < 60 ? "%s" : "%.56s…", text);
     return out;
 }

@@ -151,7 +151,8 @@ static int settled_budget(const struct api_parser *p)
 static bool refuse_thinking(struct api_parser *p)
 {
     const char *path = p->thinking.path.text;
-    api_fail(p->reading.error, path, "%s: this model does not think; leave it out", path);
+    api_fail(p->reading.error, path,
+             "%s is not supported, because this model does not think; leave the field out", path);
     p->reading.error->code = API_ERROR_UNSUPPORTED;
     return false;
 }

@@ -251,8 +251,8 @@ static bool fail_reference(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *item)
 {
     (void)list;
-    return api_fail(p->reading.error, path->text, RESPONSES_ITEM_GONE,
-                    json_object_get_string(json_member(item, "id")));
+    const char *id = json_object_get_string(json_member(item, "id"));
+    return api_fail(p->reading.error, path->text, RESPONSES_ITEM_GONE, id ? id : "");
 }
 
 static const struct {
