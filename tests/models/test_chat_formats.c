@@ -150,9 +150,10 @@ static const struct rendering {
 
 static const struct tokenizer *tokenizer_of(const struct family *family)
 {
-    return family == &family_llama  ? llama_tokenizer()
-           : family == &family_phi3 ? phi3_tokenizer()
-                                    : qwen_tokenizer();
+    return family == &family_llama   ? llama_tokenizer()
+           : family == &family_phi3  ? phi3_tokenizer()
+           : family == &family_qwen2 ? qwen2_5_tokenizer()
+                                     : qwen_tokenizer();
 }
 
 static size_t ids_listed(const struct rendering *row)
@@ -192,6 +193,30 @@ static void test_renderings(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(renderings); i++)
         check_rendering(&renderings[i]);
+}
+
+static bool is_needed(const struct family *family, const char *special)
+{
+    for (const char *const *token = family->tokens; *token; token++)
+        if (!strcmp(*token, special)) return true;
+    return false;
+}
+
+/* Loading fails without a token of the family's list, so that no request does. */
+static void test_specials_are_checked_at_load(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(renderings); i++) {
+        ey_err e;
+        struct prompt prompt;
+        const struct family *family = renderings[i].family;
+        assert_true(family->prompt(&prompt, &renderings[i].request, &e));
+        for (size_t k = 0; k < prompt.n_pieces; k++)
+            if (prompt.pieces[k].type == PIECE_SPECIAL &&
+                !is_needed(family, prompt.pieces[k].special))
+                fail_msg("%s: %s", family->architecture, prompt.pieces[k].special);
+        prompt_free(&prompt);
+    }
 }
 
 /* ---- refused ---- */
@@ -282,9 +307,9 @@ static void test_no_injection(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_renderings),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_no_injection)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_renderings), cmocka_unit_test(test_specials_are_checked_at_load),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_injection)};
     int failed = cmocka_run_group_tests_name("chat formats", tests, NULL, NULL);
     close_fixtures();
     return failed;

@@ -26,7 +26,12 @@ const struct tokenizer *sentencepiece_tokenizer(void);
 const struct tokenizer *qwen_tokenizer(void);
 const struct tokenizer *llama_tokenizer(void);
 const struct tokenizer *phi3_tokenizer(void);
+/* Qwen2.5's, which is Qwen3's without the tags of results and thoughts. */
+const struct tokenizer *qwen2_5_tokenizer(void);
 void close_fixtures(void);
+/* Opens tokenizer.json of `directory` without n of its added tokens. */
+struct tokenizer *open_tokenizer_without(const char *directory, const char *const *contents,
+                                         size_t n);
 
 struct ids encode_ok(const struct tokenizer *tok, const char *text, size_t n, bool parse_special);
 void assert_ids(const char *label, const struct ids *got, const int32_t *want, size_t n);

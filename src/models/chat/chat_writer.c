@@ -24,6 +24,11 @@ void chat_write_special(struct chat_writer *w, const char *content)
     w->ok = w->ok && prompt_add_special(w->out, content, w->e);
 }
 
+void chat_write_tag(struct chat_writer *w, const char *content)
+{
+    w->ok = w->ok && prompt_add_tag(w->out, content, w->e);
+}
+
 static void chat_write_image(struct chat_writer *w)
 {
     if (w->request->add_vision_id) {

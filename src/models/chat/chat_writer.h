@@ -18,6 +18,8 @@ void chat_write_bytes(struct chat_writer *w, const void *text, size_t n);
 void chat_write_text(struct chat_writer *w, const char *text);
 /* Writes a special token by its content, a static string. */
 void chat_write_special(struct chat_writer *w, const char *content);
+/* Writes a special token, or the same text if the tokenizer lacks it; a static string. */
+void chat_write_tag(struct chat_writer *w, const char *content);
 /* Writes a message's parts in order, with nothing between them. */
 void chat_write_parts(struct chat_writer *w, const ey_message *message);
 

@@ -29,7 +29,7 @@ static void write_hermes_tool(struct chat_writer *w, const char *text, size_t nu
 }
 
 /* <tool_call> in this text becomes a special token, as in the reference, which tokenizes the whole
- * rendered prompt. */
+ * rendered prompt. Tags that a tokenizer lacks (Qwen2.5 has no <tool_response>) are text there. */
 static void hermes_write_tools(struct chat_writer *w)
 {
     chat_write_text(
@@ -42,12 +42,12 @@ static void hermes_write_tools(struct chat_writer *w)
     chat_write_text(w,
                     "\n</tools>\n\nFor each function call, return a json object with function name "
                     "and arguments within ");
-    chat_write_special(w, HERMES_CALL_START);
-    chat_write_special(w, HERMES_CALL_END);
+    chat_write_tag(w, HERMES_CALL_START);
+    chat_write_tag(w, HERMES_CALL_END);
     chat_write_text(w, " XML tags:\n");
-    chat_write_special(w, HERMES_CALL_START);
+    chat_write_tag(w, HERMES_CALL_START);
     chat_write_text(w, "\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n");
-    chat_write_special(w, HERMES_CALL_END);
+    chat_write_tag(w, HERMES_CALL_END);
 }
 
 /* Writes JSON text as Python's json.dumps does, and other text as a JSON string. */
@@ -68,13 +68,13 @@ static void write_dumped(struct chat_writer *w, const char *text)
 static void write_hermes_call(struct chat_writer *w, const ey_tool_call *call,
                               void (*write_arguments)(struct chat_writer *w, const char *text))
 {
-    chat_write_special(w, HERMES_CALL_START);
+    chat_write_tag(w, HERMES_CALL_START);
     chat_write_text(w, "\n{\"name\": \"");
     chat_write_text(w, call->name);
     chat_write_text(w, "\", \"arguments\": ");
     write_arguments(w, call->arguments);
     chat_write_text(w, "}\n");
-    chat_write_special(w, HERMES_CALL_END);
+    chat_write_tag(w, HERMES_CALL_END);
 }
 
 static void hermes_write_call(struct chat_writer *w, const ey_tool_call *call)
@@ -90,11 +90,11 @@ static void hermes_write_dumped_call(struct chat_writer *w, const ey_tool_call *
 static void hermes_write_result(struct chat_writer *w, const ey_message *result)
 {
     chat_write_text(w, "\n");
-    chat_write_special(w, "<tool_response>");
+    chat_write_tag(w, "<tool_response>");
     chat_write_text(w, "\n");
     chat_write_parts(w, result);
     chat_write_text(w, "\n");
-    chat_write_special(w, "</tool_response>");
+    chat_write_tag(w, "</tool_response>");
 }
 
 #define HERMES_REST                                                                           \

@@ -3,6 +3,7 @@
 #include "models/chat/prompt_pieces.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 
@@ -31,14 +32,19 @@ static bool add_piece(struct prompt *p, struct prompt_piece piece, ey_err *e)
     return true;
 }
 
+static bool add_prompt_bytes(struct prompt *p, const char *text, size_t n, ey_err *e)
+{
+    if (n > EY_MAX_TEXT_BYTES - p->text.size)
+        return ey_fail(e, EY_TOO_LONG, "the messages have more than %d bytes of text",
+                       EY_MAX_TEXT_BYTES);
+    return buf_add(&p->text, text, n) || ey_fail_memory(e, "prompt", p->text.size + n);
+}
+
 bool prompt_add_text(struct prompt *p, const char *text, size_t n, ey_err *e)
 {
     size_t at = p->text.size;
     if (n == 0) return true;
-    if (n > EY_MAX_TEXT_BYTES - at)
-        return ey_fail(e, EY_TOO_LONG, "the messages have more than %d bytes of text",
-                       EY_MAX_TEXT_BYTES);
-    if (!buf_add(&p->text, text, n)) return ey_fail_memory(e, "prompt", at + n);
+    if (!add_prompt_bytes(p, text, n, e)) return false;
     struct prompt_piece *last = p->n_pieces ? &p->pieces[p->n_pieces - 1] : NULL;
     if (last && last->type == PIECE_TEXT) {
         last->n += n;
@@ -50,6 +56,15 @@ bool prompt_add_text(struct prompt *p, const char *text, size_t n, ey_err *e)
 bool prompt_add_special(struct prompt *p, const char *content, ey_err *e)
 {
     return add_piece(p, (struct prompt_piece){.type = PIECE_SPECIAL, .special = content}, e);
+}
+
+bool prompt_add_tag(struct prompt *p, const char *content, ey_err *e)
+{
+    size_t at = p->text.size, n = strlen(content);
+    return add_prompt_bytes(p, content, n, e) &&
+           add_piece(p,
+                     (struct prompt_piece){.type = PIECE_TAG, .at = at, .n = n, .special = content},
+                     e);
 }
 
 bool prompt_add_image(struct prompt *p, ey_err *e)
@@ -65,7 +80,8 @@ static bool piece_text(const struct prompt *p, const struct prompt_piece *piece,
                        const struct vision_marks *marks, struct buf *out)
 {
     switch (piece->type) {
-    case PIECE_TEXT: return buf_add(out, p->text.data + piece->at, piece->n);
+    case PIECE_TEXT:
+    case PIECE_TAG: return buf_add(out, p->text.data + piece->at, piece->n);
     case PIECE_SPECIAL: return buf_add_text(out, piece->special);
     case PIECE_IMAGE:
         return buf_add_text(out, marks->start) && buf_add_text(out, marks->pad) &&
@@ -114,17 +130,31 @@ static bool push_special(struct tokens_out *t, const char *content)
     return special_id(t->tok, content, &id, t->e) && push_id(t, id);
 }
 
-/* Tokenizes a text piece. Whitespace after a marker that absorbs it is dropped, whoever wrote it. A
- * pad token typed by a user would take an image's place and is refused, as in the references. */
-static bool push_text(struct tokens_out *t, const struct prompt_piece *piece)
+static bool piece_is_text(const struct tokens_out *t, const struct prompt_piece *piece)
+{
+    return piece->type == PIECE_TEXT ||
+           (piece->type == PIECE_TAG && tokenizer_added_id(t->tok, piece->special) < 0);
+}
+
+/* Returns the number of pieces of text from piece `at` on. Their bytes are adjacent. */
+static size_t count_texts(const struct tokens_out *t, size_t at)
+{
+    size_t end = at;
+    while (end < t->prompt->n_pieces && piece_is_text(t, &t->prompt->pieces[end]))
+        end++;
+    return end - at;
+}
+
+/* Tokenizes n bytes of the prompt's text. Whitespace after a marker that absorbs it is dropped,
+ * whoever wrote it. A pad token typed by a user would take an image's place and is refused, as in
+ * the references. */
+static bool push_text(struct tokens_out *t, size_t at, size_t n)
 {
     size_t before = t->ids->n;
-    const char *text = t->prompt->text.data + piece->at;
-    size_t swallowed = before
-                           ? tokenizer_rstrip_length(t->tok, t->ids->id[before - 1], text, piece->n)
-                           : 0;
-    if (!tokenizer_encode(t->tok, text + swallowed, piece->n - swallowed, t->parse_special, t->ids,
-                          t->e))
+    const char *text = t->prompt->text.data + at;
+    size_t swallowed = before ? tokenizer_rstrip_length(t->tok, t->ids->id[before - 1], text, n)
+                              : 0;
+    if (!tokenizer_encode(t->tok, text + swallowed, n - swallowed, t->parse_special, t->ids, t->e))
         return false;
     for (size_t i = before; i < t->ids->n && t->pad >= 0; i++)
         if (t->ids->id[i] == t->pad)
@@ -147,14 +177,29 @@ static bool push_image(struct tokens_out *t, int image)
     return push_id(t, t->end);
 }
 
-static bool push_piece(struct tokens_out *t, const struct prompt_piece *piece)
+/* Pushes n > 0 pieces of text as one, because words are split and merged across tags that the
+ * tokenizer lacks. */
+static bool push_texts(struct tokens_out *t, const struct prompt_piece *first, size_t n)
 {
-    switch (piece->type) {
-    case PIECE_TEXT: return push_text(t, piece);
-    case PIECE_SPECIAL: return push_special(t, piece->special);
-    case PIECE_IMAGE: return push_image(t, piece->image);
+    const struct prompt_piece *last = &first[n - 1];
+    return push_text(t, first->at, last->at + last->n - first->at);
+}
+
+static bool push_pieces(struct tokens_out *t)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < t->prompt->n_pieces;) {
+        const struct prompt_piece *piece = &t->prompt->pieces[i];
+        size_t n_texts = count_texts(t, i);
+        if (n_texts)
+            ok = push_texts(t, piece, n_texts);
+        else if (piece->type == PIECE_IMAGE)
+            ok = push_image(t, piece->image);
+        else
+            ok = push_special(t, piece->special);
+        i += n_texts ? n_texts : 1;
     }
-    return false;
+    return ok;
 }
 
 bool prompt_tokens(struct ids *out, struct vision_span *spans, const struct prompt *p,
@@ -174,8 +219,5 @@ bool prompt_tokens(struct ids *out, struct vision_span *spans, const struct prom
     bool marks_known = p->n_images == 0 || (special_id(tok, marks->start, &t.start, e) &&
                                             special_id(tok, marks->pad, &t.pad, e) &&
                                             special_id(tok, marks->end, &t.end, e));
-    if (!marks_known) return false;
-    for (size_t i = 0; i < p->n_pieces; i++)
-        if (!push_piece(&t, &p->pieces[i])) return false;
-    return true;
+    return marks_known && push_pieces(&t);
 }

@@ -10,19 +10,19 @@
 #include "base/buf.h"
 #include "tokenizer/tokenizer.h"
 
-enum prompt_piece_type { PIECE_TEXT, PIECE_SPECIAL, PIECE_IMAGE };
+enum prompt_piece_type { PIECE_TEXT, PIECE_SPECIAL, PIECE_TAG, PIECE_IMAGE };
 
 struct prompt_piece {
     enum prompt_piece_type type;
-    size_t at, n;        /* TEXT: bytes of prompt.text */
-    const char *special; /* SPECIAL: the token's content, a static string */
+    size_t at, n;        /* TEXT, TAG: bytes of prompt.text */
+    const char *special; /* SPECIAL, TAG: the token's content, a static string */
     int image;           /* IMAGE: index in the request, from 0 */
 };
 
 struct prompt {
     struct prompt_piece *pieces;
     size_t n_pieces, capacity;
-    struct buf text; /* bytes of all text pieces */
+    struct buf text; /* bytes of all text pieces and tags */
     int n_images;
 };
 
@@ -36,6 +36,9 @@ void prompt_free(struct prompt *p);
 /* Appends text. Consecutive text becomes one piece, because words are split within pieces. */
 bool prompt_add_text(struct prompt *p, const char *text, size_t n, ey_err *e);
 bool prompt_add_special(struct prompt *p, const char *content, ey_err *e);
+/* Appends a special token that only some tokenizers have; with the others it is part of the text
+ * around it. */
+bool prompt_add_tag(struct prompt *p, const char *content, ey_err *e);
 bool prompt_add_image(struct prompt *p, ey_err *e);
 
 /* Appends the prompt as the template would render it, with one pad per image. */
