@@ -54,7 +54,7 @@ bool output_tokens_open(struct output_tokens *output, struct arena *arena, int m
 }
 
 /* Returns the text of tokens[n] in the arena, without leading line breaks if `trim`. Returns NULL
- * without memory. */
+ * if memory runs out. */
 static char *text_of_tokens(const int *tokens, int n, struct arena *arena,
                             const struct tokenizer *tok, bool trim, size_t *length)
 {

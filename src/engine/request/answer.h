@@ -17,7 +17,7 @@ struct output_tokens {
     bool ends_with_stop_id; /* the last id is a stop token */
 };
 
-/* Returns the arena that the answer owns, created at the first call; NULL without memory. */
+/* Returns the arena that the answer owns, created at the first call; NULL if memory runs out. */
 struct arena *answer_arena(ey_answer *answer);
 /* Returns the vector or score of an answer that has an arena. */
 struct pooled_answer *answer_pooled(ey_answer *answer);

@@ -71,9 +71,9 @@ static void *copy_array(struct arena *arena, const void *from, size_t n, size_t 
     return to;
 }
 
-/* Collects the tokens that min_tokens forbids. With a grammar there are none: the matcher decides
- * when the answer may end. A grammar may allow only tokens of stop_ids, so they are not forbidden,
- * but they do not end the answer before min_tokens (emit_token.c). */
+/* Collects the tokens that end an answer, which are forbidden until it has min_tokens tokens. With
+ * a grammar none is forbidden: the matcher decides when the answer may end, and it may allow
+ * nothing but tokens of stop_ids. Before min_tokens these do not end the answer (emit_token.c). */
 static bool collect_ends(ey_generation *gen, const ey_request *request, struct arena *arena,
                          ey_err *e)
 {

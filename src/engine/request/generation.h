@@ -58,8 +58,8 @@ struct ey_generation {
     size_t unread_thought;       /* leading bytes of unread_text that belong to the thought */
     size_t event_left;           /* trailing bytes of event_text for the next event */
     int event_text_first;        /* thought.text_first as of the last event */
-    int n_tokens, unread_tokens; /* published so far; unread: since the last fetched event */
-    double unread_since;         /* time when unread text became too much; 0 if it is not */
+    int n_tokens, unread_tokens; /* tokens published: in all, and since the last fetched event */
+    double unread_since;         /* when the unread text was first found too long; 0 if it is not */
     ey_phase phase;
     int done, total; /* progress of the phase */
     bool phase_changed;
@@ -77,7 +77,7 @@ struct ey_generation {
     double start_time, admit_time, first_token_time;
 };
 
-/* Returns the number of known tokens (prompt and answer). All but the last can be computed. */
+/* Returns the number of tokens known so far: the prompt's and the answer's. */
 static inline int generation_known_tokens(const ey_generation *gen)
 {
     return (int)gen->prompt->ids.n + gen->output.n;

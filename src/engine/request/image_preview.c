@@ -17,8 +17,8 @@ static void preview_size(int *out_width, int *out_height, int width, int height,
     *out_height = preview_side(height, longest, max_side);
 }
 
-/* Returns the bytes of the original's RGB, of the intermediate image between the two scaling
- * passes, of the result and of the JPEG. */
+/* Returns how many bytes of memory the original's RGB, the intermediate image between the two
+ * scaling passes, the result and the JPEG need together. */
 static uint64_t preview_bytes(const void *max_side, int width, int height)
 {
     int to_width, to_height;

@@ -8,12 +8,13 @@
 
 struct loop_guard {
     ey_loop_guard rule;
-    int32_t *run; /* [max_pattern + 1] last ids in a row that equal the id [p] places earlier */
+    int32_t *run; /* [max_pattern + 1]; run[p] is how many of the last ids equal the id p places
+                     earlier */
     int first;    /* index of the first token that is searched */
 };
 
 bool loop_guard_check(const ey_loop_guard *rule, ey_err *e);
-/* Allocates from the arena. Returns false without memory. */
+/* Allocates from the arena. Returns false if memory runs out. */
 bool loop_guard_open(struct loop_guard *g, const ey_loop_guard *rule, struct arena *arena);
 /* Starts a new search at token `first`: earlier tokens are never part of a loop. */
 void loop_guard_begin(struct loop_guard *g, int first);

@@ -6,7 +6,7 @@
 #include "engine/request/prompt.h"
 #include "eyelet/pooling.h"
 
-/* Lies in the answer's memory. */
+/* The result of such a request, stored in the answer's memory. */
 struct pooled_answer {
     float *vector; /* [hidden], the first n are the result */
     size_t n;

@@ -52,7 +52,7 @@ static struct patch_spec patch_spec_for(const ey_engine *engine, const ey_part *
     return spec;
 }
 
-/* Keeps the image small if enlarging it to the minimum size would exceed the budget. */
+/* Keeps the image small if enlarging it to min_pixels would exceed max_pixels. */
 static bool size_within_budget(int *width, int *height, const struct image *original,
                                const struct patch_spec *spec, ey_err *e)
 {
@@ -64,8 +64,8 @@ static bool size_within_budget(int *width, int *height, const struct image *orig
            image_smart_size(original->width, original->height, &relaxed, width, height, e);
 }
 
-/* Returns the bytes of the original's RGB, of the intermediate image between the two scaling
- * passes, and of the result. */
+/* Returns how many bytes of memory the original's RGB, the intermediate image between the two
+ * scaling passes, and the result need together. */
 static uint64_t resize_bytes(const struct image *original, int width, int height)
 {
     uint64_t from_width = (uint64_t)original->width, from_height = (uint64_t)original->height;
@@ -105,15 +105,15 @@ static bool resize_image(struct prompt_image *p, struct image *original,
     return ok;
 }
 
-/* Names the image in the error, with its number for programs. Decoders that run out of memory do
- * not say which image it was. */
+/* Records the image's index in the error, for programs, and whether the message begins with the
+ * image's name: decoders that run out of memory do not write it. */
 static bool fail_prompt_image(ey_err *e, size_t i, const char *name, bool decoded)
 {
     bool named = e && (decoded || e->code != EY_NO_MEMORY);
     return ey_fail_item(e, EY_ITEM_IMAGE, i, named ? name : NULL);
 }
 
-/* Charges the budget for the original while it exists, then for the scaled pixels. */
+/* Charges the memory budget for the original while it exists, then for the scaled pixels. */
 static bool prompt_image_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                               const ey_part *part, size_t i, ey_err *e)
 {
@@ -163,7 +163,7 @@ static bool check_visual_tokens(const ey_prompt *prompt, const ey_engine *engine
                    engine->limits.max_model_len, engine->buffers.plan.max_image_tokens);
 }
 
-/* *at is the number of the first image in these parts, and advances by their number of images. */
+/* *at is the index of the next image in the prompt; it advances with each image of these parts. */
 static bool open_images_of(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                            const ey_part *parts, size_t n, size_t *at, ey_err *e)
 {

@@ -7,8 +7,8 @@
 #include "engine/request/prompt.h"
 
 /* Decodes and scales each image of the request into the prompt and frees the original before
- * reading the next. The prompt must release what was taken from the engine's budget, also on
- * failure. */
+ * reading the next. prompt->budget_bytes counts what the images take from prompt->budget, even
+ * after a failure; ey_prompt_free releases it. */
 bool prompt_images_open(ey_prompt *prompt, const ey_engine *engine, const ey_request *request,
                         ey_err *e);
 

@@ -21,7 +21,7 @@ static bool add_forced_text(struct thought *t, const struct tokenizer *tok, cons
 {
     struct ids ids = {0};
     bool ok = tokenizer_encode(tok, text, n, false, &ids, e);
-    /* Normalization may make a text longer. One more token is the mark. */
+    /* Normalization may make the text longer than its limit. One token is reserved for </think>. */
     if (ok && ids.n + (size_t)t->n_forced >= MAX_FORCED_TOKENS)
         ok = ey_fail(e, EY_BAD_REQUEST,
                      "the text that ends a thought has more than %d tokens; shorten it",

@@ -25,10 +25,10 @@ struct thought {
     int text_first;   /* first token of the text; INT_MAX before it begins */
     bool constrained; /* the text follows a grammar, so the thought's end is fixed */
 
-    /* The tokens that end the thought: those of "\n</think>\n\n" or of the request's text. The mark
-     * </think> is at forced_behind_end - 1, and those before it belong to the thought. forced_at is
-     * the next one to force, or n_forced if none is left. The answer's n_was_forced tokens from
-     * first_forced on were forced, not sampled. */
+    /* The tokens that end the thought when they are forced: those of request.thinking_end, or of
+     * "\n</think>\n\n". The one at forced_behind_end - 1 is </think>; those before it belong to the
+     * thought. forced_at is the index of the next token to force, or n_forced if none is left. In
+     * the answer, n_was_forced tokens from first_forced on were forced, not sampled. */
     int32_t forced[MAX_FORCED_TOKENS];
     int n_forced, forced_at, forced_behind_end;
     int first_forced, n_was_forced;
@@ -41,18 +41,18 @@ struct thought {
 /* How a thought begins and ends. */
 struct thought_rules {
     bool possible;    /* the answer is a turn */
-    bool opened;      /* by the prompt */
+    bool opened;      /* the prompt ends inside the thought */
     bool constrained; /* the text that follows has a grammar */
     const char *end;  /* request.thinking_end */
 };
-/* Fails without memory, or if `end` is not a valid request.thinking_end. */
+/* Fails if memory runs out, or if `end` is not a valid request.thinking_end. */
 bool thought_open(struct thought *t, const struct tokenizer *tok, const struct thought_rules *rules,
                   ey_err *e);
 /* Classifies token `index` of the answer and advances the state. */
 enum token_place thought_take(struct thought *t, int32_t id, int index);
 /* Ends the thought before token `index`, which is hidden, and forces the thought's end. */
 enum token_place thought_cut(struct thought *t, int index);
-/* Makes the next tokens the thought's end. */
+/* Forces the tokens that end the thought, from token `index` of the answer on. */
 void thought_force_end(struct thought *t, int index);
 
 /* Whether the next token is thought_forced_token() instead of a sampled one. */
@@ -64,7 +64,7 @@ static inline int32_t thought_forced_token(const struct thought *t)
 {
     return t->forced[t->forced_at];
 }
-/* Whether the thought continues, which includes forced tokens. */
+/* Whether the thought goes on with the next token, be it sampled or forced. */
 static inline bool thought_is_on(const struct thought *t)
 {
     return t->open || t->forced_at + 1 < t->forced_behind_end;

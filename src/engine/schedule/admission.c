@@ -201,8 +201,8 @@ void end_cancelled_requests(ey_engine *engine)
             end_running_request(engine, engine->scheduler.running[i], NULL);
 }
 
-/* Whether too much of the request's text has been unfetched for too long. Sets unread_since at the
- * first call that finds too much. */
+/* Whether the caller has left too much of the request's text unread for too long. Sets unread_since
+ * when there is too much for the first time. */
 static bool is_abandoned(const struct engine_limits *limits, ey_generation *gen, double now)
 {
     if (!generation_is_unread_full(gen)) return false;

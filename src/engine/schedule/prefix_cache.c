@@ -4,7 +4,7 @@
 #include "engine/schedule/schedule_internal.h"
 
 /* Returns the key of full block `at`, the digest of all tokens before its end. An image's tokens
- * share one id, so its pixels' digest is hashed too. */
+ * share one id, so the image's digest is hashed too. */
 static struct digest kv_block_key(struct engine_caches *caches, const ey_generation *gen, int at,
                                   const struct digest *before)
 {

@@ -49,9 +49,9 @@ void publish_blocks(struct engine_caches *caches, ey_generation *gen);
 /* Whether the chunk's first row belongs to the prompt. */
 bool chunk_is_prompt(const struct scheduled_chunk *chunk);
 /* Fills engine->scheduler.chunk and returns the number of chunks. Called under the lock. May
- * preempt requests: paused ones, which get no chunk, or the youngest, which has none yet. */
+ * preempt requests, but none that has a chunk: first paused ones, then the youngest. */
 int schedule_chunks(ey_engine *engine);
-/* Counts the rows of prefill: of prompts, and of answers that are recomputed after a preemption. */
+/* Counts the prefill rows: those of prompts and of answers recomputed after a preemption. */
 int n_prompt_rows(const struct scheduled_chunk *chunk, int n);
 /* Writes the chunks' rows into engine->buffers.host. */
 struct step build_step(ey_engine *engine, int n_chunks);

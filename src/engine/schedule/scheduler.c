@@ -113,7 +113,8 @@ static void update_row_seconds(struct scheduler *scheduler, int rows, double sec
         update_ema(ema, seconds);
 }
 
-/* Attributes to prompt rows the time beyond that of a decode step, which mostly reads weights. */
+/* Counts as the prompt rows' time only what the step took longer than a decode step, because the
+ * time of a decode step is mostly that of reading the weights. */
 static void update_step_times(struct scheduler *scheduler, int n_chunks, double seconds)
 {
     int rows = n_prompt_rows(scheduler->chunk, n_chunks);
@@ -218,8 +219,8 @@ static void fill_queue_stats(ey_stats *s, const ey_engine *engine)
     s->image_cache_tokens_used = image_cache_tokens(&engine->caches.images);
 }
 
-/* Waits for work, at most a second if requests are paused until their text is fetched. Called under
- * the lock. */
+/* Waits for work. If there are requests, all paused until their text is fetched, waits at most a
+ * second. Called under the lock. */
 static void scheduler_wait(struct scheduler *scheduler)
 {
     struct timespec end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repacks weights while a model loads: row-major matrices to the packed order of abi.h (F16 becomes
- * BF16), GGUF blocks to that of gguf_layout.h, BF16 to int8 rows. Also unpacks matrices to BF16
- * before a GEMM. Any number of blocks of threads shares the work. */
+/* Repacks weights while a model loads: row-major matrices into the packed order of abi.h (F16
+ * becomes BF16), and GGUF blocks into the layout of gguf_layout.h. Quantizes rows of BF16 to int8.
+ * Also unpacks matrices to BF16 before a GEMM. The kernels run on any number of thread blocks. */
 #include "kernels/cuda/common/matrix_element.cuh"
 #include "kernels/cuda/loading/repack_weights_launch.h"
 
@@ -147,7 +147,7 @@ EY_DEVICE void unpack_elements(const struct unpack_args &a)
     }
 }
 
-/* A thread takes 32 columns of a row, which belong to the four lanes of a row in one BF16 chunk. */
+/* A thread unpacks 32 columns of a row, which are that row's 64 bytes in one BF16 chunk. */
 EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
 {
     wait_for_previous();
@@ -192,7 +192,7 @@ EY_KERNEL(unpack_int4, struct unpack_args, REPACK_THREADS, 4)
 
 /* ---- GGUF ---- */
 
-/* Returns value i of 32 stored in the lower and then the upper nibbles of 16 bytes. */
+/* Returns value i of 32: the low nibbles of 16 bytes are values 0..15, the high ones 16..31. */
 EY_DEVICE uint32_t gguf_nibble(const uint8_t *p, int i)
 {
     return p[i % 16] >> (i / 16 * 4) & 15u;
@@ -247,7 +247,8 @@ EY_DEVICE uint32_t gguf_q3_scale(const uint8_t *c, int at)
     return ((low | (c[8 + at % 4] >> (at / 4 * 2) & 3u) << 4) - 32) & 255u;
 }
 
-/* Returns a unit's scales in a lane's layout, and the block's scales of 256 columns. */
+/* Returns in .x the unit's own scales, as gguf_layout.h stores them, and in .y the float16 scales
+ * that all units of a block of 256 columns share; 0 if the type has none. */
 EY_DEVICE uint2 gguf_scale_and_d(const uint8_t *p, int dtype, int unit)
 {
     switch (dtype) {
@@ -354,8 +355,8 @@ EY_KERNEL(repack_gguf, struct repack_gguf_args, REPACK_THREADS, 2)
     }
 }
 
-/* A thread takes a unit of rows g and g + 8. A row's part belongs to the four lanes of that row in
- * one BF16 chunk. */
+/* A thread unpacks a unit of rows g and g + 8. The unit of a row is that row's 64 bytes in one BF16
+ * chunk. */
 template <int dtype> EY_DEVICE void unpack_gguf_as(const struct unpack_args &a)
 {
     typedef struct gguf_form<dtype> form;

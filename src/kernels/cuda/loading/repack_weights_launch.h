@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches the kernels of repack_weights.cu. Any number of blocks of threads shares the work, so
- * grid sizes are capped. */
+/* Launches the kernels of repack_weights.cu. They run on any number of thread blocks, so
+ * the grids are capped. */
 #ifndef EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
 #define EY_CUDA_REPACK_WEIGHTS_LAUNCH_H
 

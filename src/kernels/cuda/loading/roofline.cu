@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the GPU's limits: reading memory, and multiply-adds of the matrix unit. Performance
- * figures are given as shares of these limits. */
+/* Measures two limits of the GPU: its memory bandwidth, and the FLOPs per second of its tensor
+ * cores. Performance figures are given as shares of these limits. */
 #include "kernels/cuda/common/ptx.cuh"
 #include "kernels/cuda/loading/roofline_launch.h"
 
-/* Uses eight independent sums per warp. The result is meaningless; the store keeps the compiler
- * from removing them. */
+/* Uses eight independent accumulators per warp. Their sum is meaningless; it is stored to keep the
+ * compiler from removing the products. */
 EY_KERNEL(mma_peak, struct mma_peak_args, ROOFLINE_THREADS, 2)
 {
     float c[PEAK_CHAINS][4] = {};

@@ -14,7 +14,7 @@ static inline struct launch mma_peak_launch(int sm_count)
     return l;
 }
 
-/* Returns the FLOPs of a launch: a product of 16 by 16 with 16 by 8 is 4,096 operations. */
+/* Returns the FLOPs of a launch: multiplying a 16x16 by a 16x8 matrix takes 4,096. */
 static inline double mma_peak_flops(const struct launch *l, int times)
 {
     return 4096.0 * PEAK_CHAINS * times * (double)l->grid[0] * (l->block / 32);
