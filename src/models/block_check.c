@@ -121,7 +121,7 @@ static void *check_chunks(void *argument)
     return NULL;
 }
 
-/* block_check_finish() does what threads that did not start would have done. */
+/* If a thread cannot be started, block_check_finish() does its share. */
 static void start_check_threads(struct block_check *c, int threads)
 {
     const uint64_t useful = c->bytes / MIN_THREAD_BYTES;

@@ -66,8 +66,8 @@ static bool fail_family(const char *dir, const char *what, const char *name, ey_
                    name, known);
 }
 
-/* Finds the family by architecture, or if none is given by model_type, which transformers always
- * uses. */
+/* Finds the family by architecture or, if no architecture is given, by model_type, by which
+ * transformers always finds it. */
 static bool find_family(struct model *model, struct checkpoint *ckpt, ey_err *e)
 {
     const json_object *config = checkpoint_config(ckpt);
@@ -103,7 +103,7 @@ void model_remark(struct model *model, const char *fmt, ...)
 
 #define GENERATION_FILE "generation_config.json"
 
-/* Reads a recommended number. An unusable one is only remarked on. */
+/* Reads a recommended number. An unusable number is ignored with a remark. */
 static double recommended_number(struct model *model, const json_object *file, const char *key,
                                  double lo, double hi, double missing)
 {
@@ -180,7 +180,7 @@ static bool has_grouped_vision(struct model *m)
     return found;
 }
 
-/* Adds up the bytes of weights with a recipe, and sets int4 and reordered (backend limits). */
+/* Adds up the bytes of weights with a recipe, and sets int4 and reordered for the backend. */
 static void note_weights(struct model *m, const struct tensor *w, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -205,8 +205,8 @@ static void note_vision_weights(struct model *m)
     }
 }
 
-/* Checks that only the text layers and the head have matrices in groups, because the kernels of
- * other parts don't read groups. */
+/* Checks that only the text layers and the head have matrices with groups of columns, because the
+ * kernels of other parts don't read groups. Then adds up the weights by note_weights(). */
 static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
 {
     if (is_grouped(&m->embed) || has_grouped_vision(m))

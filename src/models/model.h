@@ -13,8 +13,8 @@
 
 struct model;
 
-/* A family of models. Each is a folder, found by config.json's architectures[0], or by model_type
- * if there is none. */
+/* A family of models. A checkpoint's family is the one with the same architecture as
+ * config.json's architectures[0] or, if that is missing, with the same model_type. */
 struct family {
     const char *architecture, *model_type;
     /* Words in the chat template that identify this family among others of the same architecture;
@@ -83,13 +83,13 @@ struct model {
     struct placed_model placed; /* after model_place() */
     struct rope text_rope, vision_rope;
     int eos[EY_MAX_EOS], n_eos;
-    bool thinks;                /* the checkpoint's template opens a thought */
+    bool thinks;                /* the template always starts an answer with thinking */
     int64_t image_token_id;     /* config.json's image_token_id; -1 if absent */
     ey_sampling sampling;       /* recommended by generation_config.json */
     uint64_t weight_bytes;      /* bytes of the tensors that are used as stored */
     uint64_t quantized_bytes;   /* bytes of the tensors that recipes make while loading */
-    bool int4;                  /* limits.int4 */
-    bool reordered;             /* limits.reordered */
+    bool int4;                  /* value for the backend's limits.int4 */
+    bool reordered;             /* value for the backend's limits.reordered */
     size_t max_quantized_bytes; /* the largest result of a recipe */
     struct arena
         arena; /* layers, blocks, scales, rope tables, recipes, weights quantized in host memory */
@@ -98,8 +98,8 @@ struct model {
 /* Adds a remark; more than MAX_REMARKS are dropped. */
 void model_remark(struct model *model, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Identifies the model and fills it by its family. An unknown architecture is an error that lists
- * the supported ones. `task`: see pooling_task_find(). */
+/* Finds the model's family, whose open() fills the model. An unknown architecture is an error that
+ * lists the supported ones. `task`: see pooling_task_find(). */
 bool model_open(struct model *model, struct checkpoint *ckpt, const char *task, ey_err *e);
 void model_close(struct model *model);
 enum { MAX_LAYER_RANGES = 2 };
@@ -114,9 +114,10 @@ struct placements {
     } range[MAX_LAYER_RANGES];
     int n_ranges;
 };
-/* Places every weight: `vision_be` runs the vision encoder, `cpu` the ranges on the CPU, `be` the
- * others; usually all are the same. Weights with a recipe are quantized by `pool`, into the model's
- * memory if the backend uses it in place, otherwise through one buffer. */
+/* Places every weight: `vision_be` runs the vision encoder, `cpu` runs the ranges on the CPU, and
+ * `be` runs the other ranges; usually all three are the same backend. The threads of `pool`
+ * quantize the weights with a recipe, into the model's memory if the backend uses that memory in
+ * place, otherwise through one buffer. */
 bool model_place(struct model *model, struct backend *be, struct backend *vision_be,
                  struct backend *cpu, const struct placements *where, struct pool *pool, ey_err *e);
 /* Returns the device bytes of the largest group of a streamed vision encoder. */

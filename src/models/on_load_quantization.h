@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the matrices to quantize while loading, before the plan is made, so that the plan counts
- * their new sizes. */
+/* Chooses the matrices to quantize while loading, before the memory plan is made, so that the plan
+ * counts their new sizes. */
 #ifndef EY_MODELS_ON_LOAD_QUANTIZATION_H
 #define EY_MODELS_ON_LOAD_QUANTIZATION_H
 
@@ -16,8 +16,8 @@ struct quantize_report {
     char unquantized_names[512]; /* names of n_unquantized: "layer 3 down, …" */
 };
 
-/* If a sample of an int4 matrix has a larger relative error than this, the matrix and those
- * multiplied together with it stay as stored. */
+/* If a sample of an int4 matrix has a larger relative error than this, all matrices of its
+ * fused matmul stay as stored. */
 #define QUANTIZE_MAX_ERROR 0.16
 
 /* Marks the projections of the text layers. Embedding, head, norms and the vision encoder stay as

@@ -28,7 +28,7 @@ static bool is_known_hash(const struct family *family, const struct buf *text)
     return false;
 }
 
-/* Ignores a trailing line end, which comes and goes when a template is saved. */
+/* Ignores line ends and spaces at the end, which depend on how the template was saved. */
 static bool is_known_template(const struct family *family, const struct template_file *t)
 {
     struct buf text = buf_with_max(MAX_TEMPLATE_BYTES + 1);
@@ -52,8 +52,8 @@ static bool add_prompt(struct buf *out, const struct family *family, const ey_re
     return ok;
 }
 
-/* Writes two conversations, one without a system prompt, and the texts that templates have for
- * video. */
+/* Writes two conversations, one without a system prompt, and the tokens that only templates have,
+ * such as those for video. */
 static bool write_all(struct buf *out, const struct family *family, bool thinks)
 {
     const ey_part parts[] = {ey_text_part("x"), ey_image_part("", 0)};
@@ -113,7 +113,7 @@ static void remark_on(struct model *model, const struct template_file *t)
     buf_free(&found);
 }
 
-/* Whether the template always opens a thought, without a switch for thinking. */
+/* Whether the template always starts an answer with thinking and has no switch for it. */
 static bool opens_thought(const struct family *family, const struct template_file *t)
 {
     return family->thinking_tail && template_writes(t->text, t->n, family->thinking_tail) &&

@@ -6,6 +6,6 @@
 #include "models/model.h"
 
 /* Adds a remark that lists the differences if the checkpoint's template differs from the built-in
- * format. Never refuses the model. */
+ * format. Never refuses the model. Sets model->thinks. */
 void model_remark_on_template(struct model *model, struct checkpoint *ckpt);
 #endif

@@ -259,7 +259,7 @@ static void read_preset(struct group_facts *out, const char *name)
                           (sscanf(name, "W%1dA", &bits) == 1 && bits >= 1 && bits <= 8);
     if (!integers) return;
     out->bits |= 1u << bits;
-    out->several_sizes = true; /* releases disagree about the presets' group sizes */
+    out->several_sizes = true; /* a preset's group size depends on the library's release */
     out->any_integers = true;
     out->any_symmetric = out->any_symmetric || strstr(name, "_ASYM") == NULL;
 }
@@ -341,7 +341,7 @@ static bool read_gptq_bits(struct quantization *out, const struct config *q, ey_
     int64_t group = 0;
     if (!json_optional_int(q->object, "group_size", -1, EY_MAX_WIDTH, &group, q->what, e))
         return false;
-    /* rules for single modules may override the group size; then only shapes decide */
+    /* rules for single modules may override bits and group size; then only the shapes tell them */
     const bool rules = !is_empty_member(q, "dynamic") || !is_empty_member(q, "extra_config");
     out->bits = bits && !rules ? 1u << bits : 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8;
     out->group = rules ? 0 : (int)group;

@@ -7,7 +7,7 @@
 #include "models/text_config.h"
 
 /* Reads the facts that the tensors do not show. An unsupported method or variant is an error that
- * says what to use instead. `path`: of config.json. */
+ * says what to use instead. `path` is that of config.json. */
 bool config_read_quantization(struct quantization *out, struct checkpoint *ckpt, const char *path,
                               ey_err *e);
 

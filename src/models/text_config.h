@@ -37,8 +37,8 @@ bool config_open_rope(struct config *rope, const struct config *s, ey_err *e);
  * that is 0. */
 bool config_rope_theta(double *theta, const struct config *rope, const struct config *s,
                        double missing, ey_err *e);
-/* Reads rope_theta of a rotary embedding with one-dimensional positions; missing_theta as `missing`
- * above. */
+/* Reads rope_theta of a rotary embedding with one-dimensional positions. missing_theta means the
+ * same as `missing` above. */
 bool config_1d_rope(struct text_shape *t, const struct config *s, double missing_theta, ey_err *e);
 /* Reads whether the head is the embedding: the top level takes precedence over `text` (spec
  * 1.1). */

@@ -74,8 +74,8 @@ static bool run_layers(struct range_step *r, const struct watch *watch)
     return true;
 }
 
-/* Transfers activations from a range in host memory to the next range, ordered before its
- * layers. */
+/* Transfers activations from a range in host memory to the next range, whose layers run after the
+ * transfer. */
 static void transfer_rows(const struct range_step *from, const struct range_step *to)
 {
     to->range->be->ops->memory->write(to->range->be, to->buffers->x, from->buffers->x,

@@ -14,13 +14,13 @@ struct step_buffers {
 /* Layers first .. end-1 of the text model on one backend. The first range looks up the embedding;
  * the last one has final norm and head.
  *
- * There are two ranges if a GPU cannot hold all layers: the first layers run on a backend in host
- * memory. The first rather than the last, so that activations cross PCIe once per step, head,
- * logits and sampling stay on the GPU, and an untied embedding takes no GPU memory. */
+ * There are two ranges if a GPU cannot hold all layers: some layers run on a backend in host
+ * memory. These are the first layers, not the last, so that activations cross PCIe once per step,
+ * head, logits and sampling stay on the GPU, and an untied embedding takes no GPU memory. */
 struct layer_range {
     struct backend *be;
     int first, end;
-    struct step_buffers step; /* not shared, because decode steps run between vision tiles */
+    struct step_buffers step; /* overlaps nothing, because decode steps run between vision tiles */
     struct step_buffers
         chunk;          /* for more rows; overlaps the vision encoder's buffers on one device */
     struct kv_cache kv; /* of these layers; all ranges use the same block numbers */
@@ -71,8 +71,8 @@ static inline bool watch_go_on(const struct watch *w, int done, int total)
  * logits [n_logits, vocabulary] of the requested rows, at most limits.max_logits. `logits` is
  * float32 memory of the last range's backend. Returns false if the watch stopped the step.
  *
- * *handle names the step for wait, commit and drop of the backend's graphs. It is 0 for a backend
- * without graphs, whose finish() waits for the step. NULL is allowed if topk() is not called. */
+ * *handle names the step in calls of graph_ops: wait(), commit() and drop(). It is 0 for a backend
+ * without graph_ops, whose finish() waits for the step. NULL is allowed if topk() is not called. */
 bool text_model_enqueue(const struct model *model, struct workspace *ws, const struct step *step,
                         float *logits, const struct watch *watch, step_handle *handle);
 /* Computes the logits [n, vocabulary] of the given rows of the last step, which had n_rows rows.

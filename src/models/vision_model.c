@@ -224,7 +224,7 @@ bool encoder_run_add(struct encoder_run *p, const struct model *m, const struct 
     const int i = p->n_images;
     const struct vision_segment segment = next_segment(p, m, image->image);
     if (i == ENCODER_IMAGES || vision_segment_end(&segment) > ws->max_patches) return false;
-    if (segment.first % vision_group(&m->vision)) return false; /* tokens begin at multiples */
+    if (segment.first % vision_group(&m->vision)) return false; /* would begin within a token */
     p->image[i] = *image;
     p->segment[i] = segment;
     p->n_images++;

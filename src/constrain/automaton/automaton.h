@@ -30,8 +30,8 @@ enum { REMAINING_UNBOUNDED = 0xffff, REMAINING_LIMIT = 0xfffe };
 struct plain_set {
     uint64_t ascii[2];  /* a bit for each byte */
     bool non_ascii;     /* includes all non-ASCII plain characters; else the state takes none */
-    uint64_t diverging; /* plain_class() of the other plain characters that these states accept and
-                          that lead elsewhere */
+    uint64_t diverging; /* union of plain_class() of the other plain characters that these states
+                          accept and that lead elsewhere */
 };
 
 struct grammar_state {

@@ -15,7 +15,7 @@ struct growing_array {
 
 /* A set of numbers in dfa_builder.members; sets of rules are sorted. */
 struct number_set {
-    uint32_t first, n, hash, depth_left; /* depth_left: of states and rule sets */
+    uint32_t first, n, hash, depth_left; /* depth_left: only for states and rule sets */
 };
 
 /* A hash table of sets by their members; slots hold set number + 1. */
@@ -50,7 +50,7 @@ struct membership {
 };
 
 struct byte_span {
-    uint32_t target, next; /* next: the next span of the same single byte */
+    uint32_t target, next; /* next: the next span of only the same byte, + 1 */
     uint8_t lo, hi, flags;
 };
 
@@ -88,13 +88,14 @@ static inline uint32_t *growing_array_u32(const struct growing_array *l)
     return l->data;
 }
 
-/* Sets are the first member of the elements of `sets`. */
+/* Returns the set of element i; it is the first member of every element of `sets`. */
 static inline const struct number_set *dfa_set_at(const struct growing_array *sets, uint32_t i)
 {
     return (const struct number_set *)((const char *)sets->data + (size_t)i * sets->size);
 }
 
-/* Appends an uninitialized element. Returns NULL if c has failed. */
+/* Appends an uninitialized element. If the array is full or memory runs out, fails c and returns
+ * NULL. */
 void *dfa_push(struct dfa_builder *d, struct growing_array *l);
 void dfa_push_u32(struct dfa_builder *d, struct growing_array *l, uint32_t value);
 /* Counts steps of work. Fails c if there are too many. */

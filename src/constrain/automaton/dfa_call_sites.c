@@ -98,7 +98,7 @@ static bool has_rule(const struct dfa_builder *d, const struct number_set *s, ui
                    compare_u32) != NULL;
 }
 
-/* Adds where a call site continues when the rules of a return set have ended. */
+/* Adds the state in which a call site continues when the rules of a return set have ended. */
 static void add_return(struct dfa_builder *d, uint32_t site, uint32_t return_set)
 {
     const struct call_site *s = &((const struct call_site *)d->call_sites.data)[site];

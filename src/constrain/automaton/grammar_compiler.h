@@ -33,7 +33,7 @@ struct rule {
     json_object *schema;              /* schema or constant, borrowed from a document … */
     json_object *root;                /* … whose root this is */
     const char *path;                 /* path of the schema, for messages */
-    const struct string_spec *string; /* strings */
+    const struct string_spec *string; /* of a string */
     const char *key;                  /* rules with the same key and builder are one rule */
     size_t n_key;
     bool built;               /* body[has_counter] exists */

@@ -16,9 +16,9 @@ static const struct rule_body *own_body(const struct rule *rule)
 /* ---- maximum depth of rules ---- */
 
 struct callers {
-    uint32_t *first;  /* [n_rules + 1] of `caller` */
+    uint32_t *first;  /* [n_rules + 1] index in `caller` */
     uint32_t *caller; /* calling rules, grouped by the rule that they call */
-    uint32_t *open;   /* [n_rules] calls whose maximum depth is not known yet */
+    uint32_t *open;   /* [n_rules] number of a rule's calls whose maximum depth is not known yet */
     uint32_t *queue;  /* [n_rules] */
 };
 
@@ -132,7 +132,7 @@ bool measure_rule_depths(struct compiler *c, const uint32_t *owner)
 
 struct reverse_nfa_edges {
     uint32_t begin, n;
-    uint32_t *first; /* [n + 1] of `edge` */
+    uint32_t *first; /* [n + 1] index in `edge` */
     uint32_t *edge;  /* edges, grouped by target … */
     uint32_t *from;  /* … and their source states */
     uint32_t *queue; /* [n] */

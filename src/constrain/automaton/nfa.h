@@ -58,7 +58,7 @@ void nfa_add_span(struct nfa *nfa, uint32_t from, uint32_t to, uint32_t lo, uint
                   unsigned flags);
 void nfa_add_call(struct nfa *nfa, uint32_t from, uint32_t to, uint32_t rule);
 void nfa_add_assertion(struct nfa *nfa, uint32_t from, uint32_t to, enum nfa_edge_kind kind);
-/* Adds n bytes in sequence from `from` on. Returns the state behind them. */
+/* Adds n bytes in sequence from `from` on. Returns the state after them. */
 uint32_t nfa_add_bytes(struct nfa *nfa, uint32_t from, const char *bytes, size_t n);
 
 struct frag nfa_concat(struct nfa *nfa, struct frag a, struct frag b);

@@ -125,7 +125,7 @@ static bool nfa_bound_length(struct nfa *out, struct frag *result, const struct 
 
 /* ---- the intersection of two NFAs ---- */
 
-/* States of `out` are pairs of a state of each. */
+/* States of `out` are pairs of a state of `a` and a state of `b`. */
 struct intersection {
     struct nfa *out;
     const struct nfa *a, *b;

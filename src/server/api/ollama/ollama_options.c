@@ -317,6 +317,6 @@ bool ollama_read_keep_alive(json_object *request, bool *given, double *seconds,
         return api_fail_field(error, "keep_alive", "a number of seconds or a duration like \"5m\"",
                               value);
     if (*seconds < 0 || *seconds > century)
-        *seconds = INFINITY; /* so that clocks do not overflow */
+        *seconds = INFINITY; /* for ever; a longer time would overflow clocks */
     return true;
 }

@@ -110,7 +110,7 @@ static bool read_schema(struct api_parser *p, const char *path, json_object *val
 
 bool ollama_read_format(struct api_parser *p, const char *path, json_object *value)
 {
-    if (field_text_is(value, "")) return true; /* sent by langchaingo for no format */
+    if (field_text_is(value, "")) return true; /* langchaingo sends it if no format is set */
     if (field_text_is(value, "json"))
         return format_choose(&p->reading, &p->format, FORMAT_OBJECT, path, value);
     if (json_object_is_type(value, json_type_object)) return read_schema(p, path, value);
