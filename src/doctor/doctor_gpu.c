@@ -182,7 +182,7 @@ static void add_kernel_finding(ey_diagnosis *out, const struct selftest_result *
 
 static bool check_kernels(ey_diagnosis *out, struct backend *be, struct pool *pool, bool rerun)
 {
-    struct selftest_report report = {0}; /* stays empty if there is no memory for the reference */
+    struct selftest_report report = {0}; /* stays empty if the reference backend does not open */
     ey_err e;
     bool ok = backend_selftest(be, pool, rerun, &report, &e);
     ey_finding *f = finding_add(out, "kernels",

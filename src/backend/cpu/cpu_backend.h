@@ -104,8 +104,8 @@ struct cpu_linear {
     size_t y_stride;
 };
 
-/* Multiplies linears[n_linears] with the same input in one run of the thread pool. SILU_MUL takes
- * two matrices of equal shape; the second's y is scratch. */
+/* Multiplies linears[n_linears] with the same input, together those that use the same kernels.
+ * SILU_MUL takes two matrices of equal shape; the second's y is scratch. */
 void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Selects the FP8 matrices that are multiplied in int16. One int16 step serves a whole matrix, so
- * every block of scales must use nearly the full e4m3 range after a common shift by powers of four;
- * per-block absmax quantization does. A matrix is checked at its first matmul: reading all of them
- * would delay the start. */
+ * every scale block must use nearly the full e4m3 range after a common shift by powers of four, as
+ * per-block absmax quantization ensures. A matrix is checked at its first matmul: reading all of
+ * them would delay the start. */
 #include "backend/cpu/cpu_matmul.h"
 
 enum {
     MAX_E4M3 = 126, /* the byte of 448 */
     NAN_E4M3 = 127,
     E4M3_PER_POWER = 16, /* bytes per power of four */
-    /* the byte of 32. With int16 steps of 1/16, normally distributed weights then lose less in
-     * rounding than activations lose in BF16, since few are small */
+    /* the byte of 32. With int16 steps of 1/16, normally distributed weights, few of which are
+     * small, then lose less in rounding than activations lose in BF16 */
     MIN_BLOCK_MAX = 96
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMV: matmuls of few rows of x, limited by reading the weights. Weights are read from the file's
- * pages, once for all rows (later passes read them from a cache), in long runs of adjacent rows:
- * each thread reads a few streams. */
+/* GEMV: matmuls of few rows of x, limited by reading the weights. Weights are read where they
+ * are stored, once for all rows (later passes read them from a cache), in long runs of adjacent
+ * rows: each thread reads a few streams. */
 #include "tensor/bf12.h"
 #include "backend/cpu/cpu_matmul.h"
 
@@ -120,8 +120,8 @@ static size_t sums_stride(int64_t rows)
     return (size_t)rows + CPU_N_ALIGN;
 }
 
-/* Returns the weight rows of a tile: one block of scales, or, for kernels that take several blocks
- * in few streams, enough to make the streams long. */
+/* Returns the weight rows of a tile: those of one scale block, or, for kernels that take several
+ * blocks in few streams, enough to make the streams long. */
 static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
 {
     const int columns = j->two_pass ? 2 * rows_at_once(j) : rows_at_once(j);

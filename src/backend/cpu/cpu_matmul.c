@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matmuls of one input with one or several weights, in one run of the thread pool. The input is
- * normed row by row. Few rows are multiplied with weights as stored in the file (cpu_gemv.c); many
- * rows with panels of decoded weights that stay in a cache while the rows pass (cpu_gemm.c). Both
- * give the same bits. */
+/* Matmuls of one input with one or several weights, together if these use the same kernels. The
+ * input is normed row by row. Few rows are multiplied with weights as stored in the file
+ * (cpu_gemv.c); many rows with panels of decoded weights that stay in a cache while the rows pass
+ * (cpu_gemm.c). Both give the same bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu_matmul.h"
@@ -144,7 +144,7 @@ struct matmul_choice {
     size_t place_bytes;
 };
 
-/* Returns the choice made when the weight was placed. */
+/* Returns the choice made when the weight was placed, or int16 if the FP8 values allow it. */
 static struct matmul_choice matmul_choice_of(const struct cpu *c, struct cpu_weight *w)
 {
     const bool int16 = w->matmul_int16 && cpu_use_int16(c, &w->m);

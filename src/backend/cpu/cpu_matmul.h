@@ -29,12 +29,12 @@ static inline int cpu_tile_rows(const struct cpu_matmul_job *j, int rows)
     return j->two_pass ? rows / 2 : rows;
 }
 
-/* Adds sums[n, stride] of weight rows row .. row+n_w-1 and input rows first .. first+n-1 to the
- * outputs. With two_pass, n more rows of sums of remainders follow. */
+/* Writes sums[n, stride] of weight rows row .. row+n_w-1 and input rows first .. first+n-1 to the
+ * outputs, or adds them (CPU_ADD). With two_pass, n more rows of sums of remainders follow. */
 void cpu_accumulate_sums(const struct cpu_matmul_job *j, const struct cpu_linear *p,
                          const float *sums, size_t stride, int64_t row, int n_w, int first, int n);
-/* Applies the epilogue to outputs begin .. end-1 of rows first .. first+n_rows-1 once all their
- * sums are complete. */
+/* Applies the epilogue to outputs begin .. end-1 of rows first .. first+n-1 once all their sums
+ * are complete. */
 void cpu_apply_epilogue(const struct cpu_matmul_job *j, int64_t begin, int64_t end, int first,
                         int n);
 

@@ -243,8 +243,8 @@ struct attention_job {
     size_t n_items;
 };
 
-/* Queries of one KV head in a tile: query u of rows `first` .. (of one sequence) is head u % group
- * of row u / group. */
+/* A tile of queries of one KV head. The queries of rows from `first` on, which are of one sequence,
+ * are numbered: query u is head u % group of row first + u / group. */
 struct query_tile {
     int first, head, first_query; /* first_query: index of the tile's first query */
 };

@@ -37,7 +37,7 @@ struct int8_job {
 };
 
 /* Returns the largest magnitude of CPU_K_STEP numbers and `most`, as bits, which sort like the
- * magnitudes. Integer loops, which compilers vectorize. */
+ * magnitudes. Compilers vectorize this loop of integers. */
 static int16_t largest_bf16_bits(int16_t most, const uint16_t *x)
 {
     for (int i = 0; i < CPU_K_STEP; i++) {

@@ -20,8 +20,8 @@ struct batch_answer {
     bool many;      /* the answer is one of several */
 };
 
-/* How a document of several pages is answered: once about all pages, once with the answers about
- * each page joined, or with an answer for each page (--each). */
+/* What is printed for a document of several pages: one answer about all pages together, the answers
+ * about single pages joined into one, or an answer for each page (--each). */
 enum batch_pages { PAGES_TOGETHER, PAGES_JOINED, PAGES_EACH };
 
 struct image_batch {

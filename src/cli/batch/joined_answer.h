@@ -14,8 +14,8 @@ struct joined_answer {
 };
 
 /* Appends the text of another page's answer to *whole and adds its usage and log-probabilities.
- * *whole begins as the first page's answer. Takes ownership of *page and empties it, also if it
- * fails. */
+ * *whole begins as the first page's answer. Takes ownership of *page and empties it, even on
+ * failure. */
 bool joined_answer_add(struct joined_answer *joined, ey_answer *whole, ey_answer *page, ey_err *e);
 /* Called after *whole is freed, because *whole points into `joined`. */
 void joined_answer_free(struct joined_answer *joined);

@@ -2,20 +2,20 @@
 /* GEMM in BF16 with tiles (AMX). A tile product adds 32 products to each of 16 x 16 sums.
  *
  * Weights are the rows of the first factor, so stored and decoded rows have the same layout. Packed
- * rows of the input are the columns of the second factor, which needs pairs of elements: [32
- * columns of k][16 rows, or twice 16][16 pairs of columns][16 rows][2]. */
+ * rows of the input are the columns of the second factor, which needs pairs of elements: [blocks of
+ * 32 columns of k][one or two tiles][16 pairs of columns][16 rows][2]. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 /* ---- packing ---- */
 
-/* Returns the columns of the second factor: with remainders a row takes two. */
+/* Returns the number of columns of the second factor: two for each row if remainders are packed. */
 static int packed_columns_of(const struct packing_args *p)
 {
     return p->two_pass ? 2 * p->n : p->n;
 }
 
-/* Packs rows first .. first+15 of values and then remainders, with zeros after them; each 32
- * columns of k are `step` elements apart. */
+/* Packs columns first .. first+15 of the second factor, which has the values of all rows, then
+ * their remainders, then zeros. Blocks of 32 columns of k are `step` elements apart. */
 INLINE void pack_columns(uint16_t *out, const struct packing_args *p, int first, size_t step)
 {
     int n = packed_columns_of(p);
@@ -44,8 +44,8 @@ void cpu_pack_gemm_amx(void *out, const struct packing_args *p)
 
 /* ---- matmul ---- */
 
-/* Columns of k that are multiplied with all weights of a panel before the next ones, so that packed
- * rows stay in the L1 cache. */
+/* L1_KC columns of k are multiplied with all weights of a panel before the next columns are, so
+ * that packed rows stay in the L1 cache. */
 enum {
     L1_KC = 512,
     SCALE_STEPS = FP8_BLOCK / AMX_K,
@@ -148,7 +148,7 @@ INLINE void gemm_strip_pair(float *sums, const uint16_t *w, const uint16_t *x, s
     store_sum_tiles(sums, wide);
 }
 
-/* Sums of one block of scales, which are still to be scaled and added. */
+/* Sums of one scale block, which are still to be scaled and added. */
 struct pending_scale {
     float *to; /* NULL if nothing is pending */
     const float *sums;
@@ -165,7 +165,7 @@ INLINE void add_quarter(const struct pending_scale *p, int quarter, bool wide)
                                                     _mm512_loadu_ps(p->to + i)));
 }
 
-/* Tiles work on one block of scales while vectors add the sums of the previous one. */
+/* Tiles work on one scale block while vectors add the sums of the previous one. */
 INLINE void gemm_strip_pair_scaled(struct pending_scale *last, float (*buffer)[PAIR_SUMS],
                                    float *sums, const uint16_t *w, const uint16_t *x, size_t k,
                                    const float *scale, bool wide)

@@ -18,8 +18,8 @@ enum {
     TILE_SUMS = M_TILE_ROWS * CPU_N_BLOCK
 };
 
-/* Returns the phase that corresponds to lane l of gemv(), or the reverse: their bits are
- * reversed. */
+/* Returns the phase that computes a lane of gemv(): the lane's number with its bits reversed. Given
+ * a phase, returns its lane. */
 INLINE size_t phase_of_lane(size_t lane)
 {
     size_t phase = 0;
@@ -28,7 +28,7 @@ INLINE size_t phase_of_lane(size_t lane)
     return phase;
 }
 
-/* Returns the fewest M-blocks for n rows; they have about the same size. */
+/* Returns the number of M-blocks that n rows need. The blocks have about the same size. */
 INLINE int n_m_blocks(int n)
 {
     return (n + MR - 1) / MR;
@@ -39,13 +39,14 @@ INLINE int m_block_begin(int n, int m_block)
     return n * m_block / n_m_blocks(n);
 }
 
-/* Returns the floats for sums of a tile on all levels, and a phase of its rows. */
+/* Returns how many floats the sums of a tile on all levels and one phase of its rows take. */
 static inline size_t gemm_sums_size(size_t width)
 {
     return DEPTH * TILE_SUMS + M_TILE_ROWS * width / LANES;
 }
 
-/* Prefetch pointers and bytes per two steps: the M-block's next phase and the next micro-panel. */
+/* What is prefetched: the packed rows that are read next, and the next micro-panel. `step` is in
+ * bytes per two steps of the loop over k. */
 struct gemm_prefetch {
     const char *from[2];
     size_t step[2];

@@ -32,7 +32,8 @@ static size_t x_offset_blocks(size_t k, int n)
     return k / BLOCK * (size_t)n * (X_PAIRS + 1) * sizeof(uint32_t);
 }
 
-/* Writes a row's pairs, then those of its sums: number = first + 256 · second. Returns its step. */
+/* Writes a row's pairs, then each of its sums as a pair of digits: sum = first + 256 · second.
+ * Returns the row's step. */
 INLINE float pairs_of_row(uint32_t out[X_PAIRS], const float *x, size_t n, size_t pairs,
                           enum dtype dtype)
 {
@@ -120,7 +121,8 @@ INLINE float group_scale_of(const struct row_scales *s, int group, const struct 
     return f16_to_f32(s->half[group][0]);
 }
 
-/* Reads the block of a row from column k on, of which `subs` subs exist, as row a of r. */
+/* Reads the block of a weight row that begins with column k into row a of *r. The matrix has only
+ * `subs` subs of the block. */
 INLINE void read_block_row(struct block_rows *r, int a, const struct cpu_matrix *w, int64_t row,
                            size_t k, int subs, enum dtype dtype)
 {
@@ -148,7 +150,7 @@ INLINE void read_block_row(struct block_rows *r, int a, const struct cpu_matrix 
     }
 }
 
-/* Stores the block transposed: rows of words of a micro-panel, with rows of scales among them. */
+/* Stores the block transposed, as a micro-panel has it: the words of a group, then its scales. */
 INLINE void store_block_rows(uint32_t *out, const struct block_rows *r, const struct panel_shape *s)
 {
     for (size_t v = 0; v < BLOCK_WORDS && v / LOAD_WORDS * LOAD_SUBS * SUB_PAIRS < s->pairs; v++) {
@@ -221,7 +223,7 @@ INLINE void add_scaled_sums(float *sums, int_vector (*acc)[2], const uint32_t *w
     }
 }
 
-/* sums[n][NR] += a block of a micro-panel with n packed rows. */
+/* sums[n][NR] += a block of a micro-panel times that of n packed rows. */
 INLINE void gemm_blocks_m_block(float *sums, const uint32_t *w, const uint32_t *x,
                                 const float *steps, const struct panel_shape *s, int n,
                                 struct gemm_prefetch next)

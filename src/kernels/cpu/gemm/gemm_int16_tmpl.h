@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMM (many rows of x) in int16 (int16_tmpl.h), with FP8 weights or, for images, BF16 ones. Sums
- * of a block of scales are exact in any order, and blocks are added in the order of GEMV, so the
- * bits are the same.
+ * of a scale block are exact in any order, and blocks are added in the order of GEMV, so both give
+ * the same bits.
  *
  * A packed tile is, block by block, [M-block][pairs of columns][rows of the M-block, 2] int16, then
  * a step for each row. A panel is [block][micro-panel]([pairs of columns][NR, 2] int16, then a step
@@ -13,7 +13,7 @@
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 
 enum {
-    W_BLOCK_LENGTH = 80000 /* steps of a block of a weight row: times X_BLOCK_LENGTH below 2^31 */
+    W_BLOCK_LENGTH = 80000 /* in steps; the product with X_BLOCK_LENGTH is below 2^31 */
 };
 
 INLINE size_t block_pairs(size_t k, size_t padded)
@@ -75,8 +75,8 @@ static void pack_gemm_int16(void *out, const struct packing_args *p)
 
 /* ---- panels ---- */
 
-/* Returns the address of LANES rows from `at` on of block k of a panel; their steps follow the
- * strip's last pair. */
+/* Returns where a panel's block that begins with column k has LANES rows from `at` on. Their steps
+ * follow the strip's last pair. */
 INLINE uint32_t *panel_offset(void *panel, size_t k, size_t pairs, size_t strips, size_t at)
 {
     const size_t before = (k / 2 + k / FP8_BLOCK) * strips + at / NR * (pairs + 1);
@@ -96,9 +96,10 @@ INLINE int_vector load_fp8_padded(const struct cpu_matrix *w, int64_t row, size_
     if (n < sizeof(int_vector))
         in = n ? memcpy(some, in, n) : some;
     else if (k % CPU_K_STEP == 0) {
+        /* Hardware prefetchers do not follow this many streams. */
         __builtin_prefetch(in + CPU_PREFETCH_BYTES);
         __builtin_prefetch(in + LANES * cols, 0, 2);
-    } /* too many streams for hardware prefetchers */
+    }
     memcpy(&quantized, in, sizeof(quantized));
     return quantized;
 }
@@ -186,7 +187,7 @@ INLINE void gemm_int16_pair(int_vector (*acc)[2], const uint32_t *w, const uint3
     }
 }
 
-/* sums[n][NR] += a block of scales of a micro-panel with n packed rows. */
+/* sums[n][NR] += a scale block of a micro-panel times that of n packed rows. */
 INLINE void gemm_int16_m_block(float *sums, const uint32_t *w, const uint32_t *x,
                                const float *steps, size_t pairs, int n, struct gemm_prefetch next)
 {

@@ -28,7 +28,7 @@ static size_t block_columns(size_t k, size_t end)
 
 /* ---- rows of x ---- */
 
-/* Returns the bytes of n packed rows' block. */
+/* Returns the bytes of a block of n packed rows. */
 static size_t digits_bytes(size_t columns, int n)
 {
     const size_t tiles = (size_t)(n + AMX_ROWS - 1) / AMX_ROWS;
@@ -40,7 +40,7 @@ size_t cpu_x_offset_int4_amx(size_t k0, int n)
     return k0 / BLOCK * digits_bytes(BLOCK, n);
 }
 
-/* Writes the digits of 64 columns of a row to the tiles of each. */
+/* Writes the digits of 64 columns of a row, the lower ones to one tile, the upper to the next. */
 INLINE void store_digits(uint8_t *out, const int16_t *words)
 {
     const __m512i first = _mm512_loadu_si512(words), second = _mm512_loadu_si512(words + 32),
@@ -90,7 +90,7 @@ INLINE char int4_group_zero(const struct int4_row *r, size_t group)
     return (char)(word >> r->shift & 15);
 }
 
-/* Returns 64 codes of a row less their zeros, as bytes, with zeros from column `n` on. */
+/* Returns 64 codes of a row less their zero points, as bytes; those from byte `n` on are 0. */
 INLINE __m512i codes_less_zeros(const struct int4_row *r, size_t k, size_t n, size_t group)
 {
     const __m256i packed = n < BYTE_K ? _mm256_zextsi128_si256(load_lane(r->nibbles + k / 2))
@@ -152,8 +152,8 @@ void cpu_pack_panel_int4_amx(void *out, const struct cpu_matrix *w, int64_t row,
 
 /* ---- matmul ---- */
 
-/* Sums of a group of a pair of strips with 16 packed rows, which are still to be scaled and added:
- * [strip][digit][row of x][16]. */
+/* The sums of a group: a pair of strips times 16 packed rows, [strip][digit][row of x][16]. They
+ * are still to be scaled and added. */
 struct byte_sums {
     int32_t of[2][2][AMX_ROWS][AMX_ROWS] __attribute__((aligned(64)));
 };
@@ -201,7 +201,7 @@ INLINE void configure_bytes(size_t columns)
     _tile_loadconfig(&config);
 }
 
-/* Tiles 0 to 3 += a step of both digits of x times that of both strips. */
+/* Tiles 0 to 3 += one step: both digits of x times both strips. */
 INLINE void multiply_bytes_step(const uint8_t *w, const uint8_t *x)
 {
     _tile_loadd(4, x, BYTE_K);

@@ -23,7 +23,7 @@
 
 /* ---- packing ---- */
 
-/* Stores LANES words of each row of an M-block, transposed: what each phase reads of them at
+/* Transposes LANES words of each row of an M-block and stores them where the phases read them at
  * `step`. */
 INLINE void store_phases(float *m_block, vf words[LANES], size_t step, size_t steps, int n)
 {
@@ -109,7 +109,7 @@ INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uin
     }
 }
 
-/* Computes one phase of a micro-panel with n packed rows. `sums` are those of level 0; the pending
+/* Multiplies a micro-panel by n packed rows in one phase. `sums` are those of level 0; the pending
  * sums of lower levels are added to those of the phase. The number of steps is even. */
 INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint32_t *x,
                          size_t steps, int n, const struct gemm_prefetch *next)
@@ -145,7 +145,7 @@ INLINE void gemm_m_block_of(float *sums, unsigned phase, const float *w, const u
     FOR_MR(n, GEMM_M_BLOCK)
 }
 
-/* A tile's rows, M-block by M-block. */
+/* An M-block of a tile. */
 struct m_block {
     size_t begin, n;
     const uint32_t *x; /* words of this phase, scaled */

@@ -7,7 +7,7 @@
  * long streams, one per page, so the rows of a strip are as far apart as possible: the rows between
  * them, of the next strips, continue each stream.
  *
- * Packed rows are [columns of k, in pairs][rows][2], only as wide as the number of rows. */
+ * Packed rows are [columns of k, in pairs][rows][2], without padding to 16 rows. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 enum {
@@ -30,7 +30,8 @@ INLINE void spread_step(uint16_t *out, size_t columns, const __m512i values[2])
         to[i * columns] = pairs[i];
 }
 
-/* Returns the blocks that a tile has side by side for weight rows of k bytes and n packed rows. */
+/* Returns how many blocks of a weight row a tile has side by side, if a row is k bytes long and n
+ * rows are packed. */
 static size_t blocks_beside(size_t k, int n)
 {
     size_t most = 1;
@@ -43,7 +44,7 @@ static size_t blocks_beside(size_t k, int n)
 void cpu_pack_gemv_amx(void *out, const struct packing_args *p, size_t begin, size_t end)
 {
     size_t n = (size_t)p->n,
-           columns = p->two_pass ? 2 * n : n; /* with remainders a row takes two */
+           columns = p->two_pass ? 2 * n : n; /* a row and its remainders take two */
     size_t beside = p->weights_8bit ? blocks_beside(p->width, (int)columns) : 1;
     for (size_t i = 0; i < columns; i++)
         for (size_t k = begin; k < end; k += CPU_K_STEP) {
@@ -76,8 +77,8 @@ static int rows_apart(int left, int rows)
     return apart;
 }
 
-/* Sets up a strip of at most `rows` rows from `row` on; strips begin with rows first .. first +
- * apart - 1, the next ones after all rows of these. */
+/* Sets up a strip of at most `rows` rows from `row` on. Strips that begin with rows first .. first
+ * + apart - 1 are interleaved, and the next strips begin after the last of their rows. */
 INLINE void weight_strip_at(struct weight_strip *s, const struct gemv_args *t, int first, int row,
                             int apart, int rows)
 {
@@ -161,7 +162,7 @@ INLINE void store_strip(float *out, size_t out_stride, const float *sums, int st
             out[(size_t)b * out_stride + (size_t)(a * apart)] = sums[a * stride + b];
 }
 
-/* Multiplies rows of any dtype but 8-bit ones. */
+/* Multiplies rows of BF16. */
 INLINE void gemv_strips(float *out, size_t out_stride, const struct gemv_args *t)
 {
     struct byte_tables tables = byte_tables_load(t->dtype);
@@ -278,14 +279,14 @@ INLINE void gemv_bf12_amx(float *out, size_t out_stride, const struct gemv_args 
  * Memory bandwidth is highest with few long streams, so with few packed rows a tile has fewer
  * weight rows, and several blocks of columns of a row side by side: tile row (j, i) is block j of
  * weight row i, and column (j, x) of the other factor is block j of packed row x. Only products of
- * equal blocks are used. Of each block a row is read two lines at a time in stored order. Blocks
+ * equal blocks are used. A row of a block is read two lines at a time, in stored order. Blocks
  * are those of FP8's scales; int8 rows, whose scale is applied last, use the same blocks with scale
  * 1. */
 
 enum {
     GROUP_WEIGHTS = AMX_ROWS * FP8_BLOCK,
-    GROUP_ROW = FP8_BLOCK, /* elements between rows of decoded tiles: two tiles of 64 columns and
-                              those of the next 64 columns */
+    GROUP_ROW = FP8_BLOCK, /* elements between rows of decoded tiles: two tiles have 64 columns, two
+                              more the next 64 */
     FOLD_LANES = 8
 };
 
@@ -302,10 +303,10 @@ INLINE __mmask64 unusual_e4m3(__m512i quantized)
     return _mm512_cmpgt_epu8_mask(ranked, _mm512_set1_epi8((char)0xed));
 }
 
-/* fp8_to_bf16() of 64 quantized values without use of the byte-permute port, except for unusual
- * values: bits of normal numbers are XORs of bits of their values. BF16's exponent is e4m3's, e =
- * e3 e2 e1 e0, plus 120: e3, four times its inverse, and e2 e1 e0. The upper byte has the sign and
- * all but e0; e0 and m lead the other byte. */
+/* Like fp8_to_bf16(), but for 64 values that are not unusual, and without the byte-permute port:
+ * each bit of the BF16 number is an XOR of bits of the e4m3 number. BF16's exponent is e4m3's, e =
+ * e3 e2 e1 e0, plus 120: e3, then four times its inverse, then e2 e1 e0. The upper byte has the
+ * sign and all but e0; e0 and m lead the other byte. */
 INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
 {
     const __m512i high = _mm512_gf2p8affine_epi64_epi8(quantized,
@@ -316,8 +317,8 @@ INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
     out[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* The same for any quantized values. Of normally distributed weights that use the range, one in ten
- * thousand is unusual. */
+/* The same for any quantized values. Of normally distributed weights that use the full range, one
+ * in ten thousand is unusual. */
 static __attribute__((noinline, cold)) void any_e4m3_to_bf16(uint16_t *first, uint16_t *second,
                                                              const uint8_t *p)
 {
@@ -366,8 +367,8 @@ INLINE void decode_fp8_group(uint16_t *out, const struct weight_strip *s, size_t
     const int rows = AMX_ROWS / beside;
     const int halves = beside > 1 || at + CPU_K_STEP < s->row_bytes ? 2 : 1;
     const bool last = at + CPU_PREFETCH_BYTES >= s->row_bytes;
-    /* with few streams the following rows continue each stream, so the end prefetches data that is
-     * already there */
+    /* with few streams the following rows continue each stream, and at its end the prefetched rows
+     * have already been read */
     const uint8_t *ahead = beside > 1 ? s->w + STREAM_PREFETCH_BYTES
                            : !last    ? s->w + CPU_PREFETCH_BYTES
                            : s->next  ? s->next + CPU_PREFETCH_BYTES - s->row_bytes
@@ -381,7 +382,7 @@ INLINE void decode_fp8_group(uint16_t *out, const struct weight_strip *s, size_t
     amx_memory(out);
 }
 
-/* Adds the sums of a block of scales to the totals [row][n_x] and resets them. */
+/* Adds the sums of a scale block to the totals [row][n_x] and resets them. */
 INLINE void fold_sums(float *sums, float scale, int n_x)
 {
     float block[AMX_ROWS * AMX_ROWS] __attribute__((aligned(64)));
@@ -394,8 +395,8 @@ INLINE void fold_sums(float *sums, float scale, int n_x)
     _tile_zero(0);
 }
 
-/* Adds sums of two blocks of scales from number `at` on, [block, row][block, x], times the scales
- * of each row, to sums[row][FOLD_LANES]. Touches only wanted sums: the others may be denormals,
+/* Adds the sums of scale blocks at and at + 1, [block, row][block, x], times the scales of each
+ * row, to sums[row][FOLD_LANES]. Touches only wanted sums: the others may be denormals,
  * which take a hundred times as long to add. */
 INLINE void fold_two(float *sums, const float *block, const float *const *scale, size_t at, int n_x)
 {
@@ -429,7 +430,7 @@ INLINE __m512 four_by_four(const float *a, const float *b, const float *c, const
         total = _mm512_mask3_fmadd_ps(all, _mm512_permute_ps(factors, (j)*0x55), total, wanted);   \
     } while (0)
 
-/* The same for four blocks, added to total[row][four x]. */
+/* Like fold_two() for four blocks, but returns the sums added to total[row][4 rows of x]. */
 INLINE __m512 fold_four(__m512 total, const float *block, const float *const *scale, size_t at,
                         int n_x)
 {
@@ -526,7 +527,7 @@ INLINE void gemv_8bit_beside(float *out, size_t out_stride, const struct gemv_ar
     }
 }
 
-/* Multiplies one block of scales after the other. */
+/* Multiplies the rows of one scale block after the other. */
 INLINE void gemv_8bit_blocks(float *out, size_t out_stride, const struct gemv_args *t,
                              enum dtype dtype)
 {

@@ -5,8 +5,9 @@
  * sums, or one for each load if lanes are groups. Then the sums of the eight rows are placed side
  * by side, converted to float and multiplied by their scales.
  *
- * Packed rows are consecutive: [columns] int16, then a step for each row and block, then the sums
- * of 32 columns in three bytes each, with which minima are multiplied. */
+ * Packed rows are consecutive: [columns] int16, then a step for each row and block, then X_SUMS
+ * bytes for each row and block: the sums of 32 columns, in the form that corrects the results for
+ * minima, zeros or offsets. */
 #ifndef EY_KERNELS_CPU_GEMV_BLOCKS_TMPL_H
 #define EY_KERNELS_CPU_GEMV_BLOCKS_TMPL_H
 
@@ -17,7 +18,7 @@
 enum { STREAMS = 8, BLOCKS_MR = 4 };
 
 /* Whether codes are multiplied as bytes, by both digits of x to base 256: the sums are the same,
- * and nothing is widened. For unsigned codes and few rows of x. */
+ * and nothing is widened. This is done for unsigned codes and few rows of x. */
 INLINE bool multiplies_bytes(enum dtype dtype, int n)
 {
     return !codes_have_signs(dtype) && n <= 2;
@@ -95,8 +96,8 @@ INLINE void pack_x_lanes(int16_t *out, const int16_t *words, enum dtype dtype, i
             take_lane(out, words, columns_of_lane(dtype, first + t, i));
 }
 
-/* Packs the first digits, then the second ones, of the columns that the lower codes are multiplied
- * by, then those for the upper codes. */
+/* Packs the columns that the lower codes are multiplied by, all first digits before all second
+ * ones, then those for the upper codes in the same way. */
 INLINE void pack_x_digits(int8_t *out, const int8_t (*digits)[BLOCK], enum dtype dtype, int first,
                           int n)
 {
@@ -108,7 +109,7 @@ INLINE void pack_x_digits(int8_t *out, const int8_t (*digits)[BLOCK], enum dtype
         }
 }
 
-/* Packs a block of which `subs` subs exist, load by load; the last load may have fewer lanes. */
+/* Packs the first `subs` subs of a block, load by load. The last load may have fewer lanes. */
 INLINE void pack_x_block(int16_t *out, const int16_t *words, enum dtype dtype, int subs, int n)
 {
     int8_t digits[2][BLOCK];
@@ -326,7 +327,7 @@ INLINE int loads_of_sum(const struct blocks_job *j, enum dtype dtype)
     return has_sub_scales(dtype) ? LOADS : j->wide ? WIDE_SUBS / LOAD_SUBS : 1;
 }
 
-/* Prefetches as many lines, further ahead, as the block has. */
+/* Prefetches as many lines as the block has, but further ahead. */
 INLINE void prefetch_block(const uint8_t *p, size_t bytes)
 {
     UNROLL
@@ -476,7 +477,7 @@ INLINE void add_wide_sums(struct blocks_job *j, const struct row_scales *s,
                            j->x.steps[k / BLOCK * (size_t)n + (size_t)b]);
 }
 
-/* Adds the sums of types whose groups are one or some subs. */
+/* Adds the sums of types whose groups are one or several subs. */
 INLINE void add_group_sums(struct blocks_job *j, enum dtype dtype, const struct row_scales *s,
                            const int_vector (*acc)[LOADS][STREAMS], size_t k, int subs, int n)
 {
@@ -530,8 +531,8 @@ INLINE struct sub_numbers enter_row(struct row_scales *s, const struct blocks_jo
     return enter_block(s, dtype, &j->row[a], block_of_row(j, dtype, a, k), a, k, subs, &j->group);
 }
 
-/* Multiplies the block of row a from column k on, of which `subs` subs exist. found: its scales, if
- * they come first. */
+/* Multiplies the first `subs` subs of the block of row a that begins with column k. found: its
+ * scales, if they come first. */
 INLINE void multiply_row(int_vector (*acc)[LOADS][STREAMS], struct row_scales *s,
                          const struct sub_numbers *found, const struct blocks_job *j,
                          enum dtype dtype, int a, size_t k, int subs, int n)

@@ -45,8 +45,8 @@ static void pack_gemv_int16(void *out, const struct packing_args *p)
 
 #if LANES == 16
 
-/* Sums the halves of up to SUM_VECTORS integer vectors: the lower halves of the first four, their
- * upper halves, then the others. v is overwritten. */
+/* Sums up each half of up to SUM_VECTORS integer vectors. Returns the sums of the lower halves of
+ * the first four, those of their upper halves, then the same of the others. v is overwritten. */
 INLINE __m512i sum_int_lanes(__m512i *v, int count)
 {
 #define PAIR_UP_INTS(first, second)                                               \

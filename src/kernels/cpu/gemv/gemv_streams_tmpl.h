@@ -11,10 +11,10 @@
 
 enum {
     GEMV_MR = LANES == 16 ? 8 : 4,    /* most rows of x */
-    GEMV_MAX_NR = LANES == 4 ? 2 : 8, /* most weight rows whose sums with them stay in registers */
+    GEMV_MAX_NR = LANES == 4 ? 2 : 8, /* most weight rows read side by side */
 };
 
-/* NR for n rows of x, one stream each, which leaves registers for decoding. */
+/* The number of streams for n rows of x, chosen to leave registers for decoding. */
 #define GEMV_NR(n)                 \
     (LANES == 4   ? GEMV_MAX_NR    \
      : LANES == 8 ? (n == 1   ? 8  \
@@ -24,9 +24,9 @@ enum {
      : n <= 5     ? 4              \
                   : 2)
 
-/* AMD's processors, for which the BF16 kernels are, have few line fill buffers of the L1 cache:
- * prefetched earlier into the L2 cache, weights arrive at 36 instead of 31 GB/s (two cores of a Zen
- * 4). Intel's lose a tenth by that. */
+/* AMD's processors, which run the BF16 kernels, have few L1 line fill buffers: if weights
+ * are prefetched earlier, into the L2 cache, they arrive at 36 instead of 31 GB/s (two cores of a
+ * Zen 4). Intel's processors would lose a tenth. */
 INLINE void prefetch_weights(const uint8_t *p, bool to_l2)
 {
     if (to_l2)
@@ -64,8 +64,8 @@ INLINE void prefetch_streams(const uint8_t *const *w, int n, size_t at, size_t l
         prefetch_weights(w[a] + at + 64 * i, to_l2);
 }
 
-/* Prefetches the next part of a row and the same columns of the row that follows it: LANES rows of
- * a panel are read side by side, too many streams for hardware prefetchers. */
+/* Prefetches the next part of a row, and the same columns of the row that is read after it, LANES
+ * rows further on: LANES rows are read side by side, too many streams for hardware prefetchers. */
 INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64) {

@@ -10,7 +10,7 @@
 #include "kernels/cpu/common/words_f32_tmpl.h"
 #endif
 
-enum { LINE_NIBBLES = 128 }; /* 4-bit values of 64 bytes */
+enum { LINE_NIBBLES = 128 }; /* 4-bit values in 64 bytes */
 
 static void pack_gemv_words(void *out, const struct packing_args *p)
 {
@@ -226,7 +226,8 @@ static void gemv_bf12(float *out, size_t out_stride, const struct gemv_args *t)
 /* ---- all ---- */
 
 #ifndef HAVE_BF16
-/* Multiplies weights of rare dtypes, 4, 2 or 1 rows of x at a time; repeated reads hit a cache. */
+/* Multiplies float16 or float32 weights by 4, 2 or 1 rows of x at a time; repeated reads hit a
+ * cache. */
 INLINE void gemv_rare_dtype(float *out, size_t out_stride, const struct gemv_args *all,
                             enum dtype dtype)
 {

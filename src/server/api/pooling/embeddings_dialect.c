@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST /v1/embeddings: OpenAI's `input`, vLLM's `messages`, or llama.cpp's `content`, for which the
- * answer has llama.cpp's form. */
+/* POST /v1/embeddings and llama.cpp's /embedding and /embeddings. All take OpenAI's `input`, vLLM's
+ * `messages` or llama.cpp's `content`; a request with `content` is answered in llama.cpp's form. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -185,7 +185,7 @@ static bool add_prompt_text(struct api_parser *p, const char *text, size_t n)
     return pooling_add_input(p, &(struct pooling_parts){.part = copy, .n = 1}, NULL);
 }
 
-/* Reads {prompt_string, multimodal_data}, with as many markers as images. */
+/* Reads {prompt_string, multimodal_data}. The text must have a marker for each image. */
 static bool add_prompt_object(struct api_parser *p, const struct field_path *path,
                               json_object *value)
 {

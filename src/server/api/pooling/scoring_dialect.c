@@ -25,7 +25,7 @@ struct scored_side {
 struct scoring_form {
     struct scored_side left;  /* queries: one, or as many as documents */
     struct scored_side right; /* documents */
-    bool cosine; /* the model makes embeddings; the prompts are the left, then the right items */
+    bool cosine; /* compares embeddings; the prompts are the left items, then the right ones */
     bool tei;    /* TEI's form: a bare list of "score" and "text" */
     bool hides_documents;
     int64_t top_n; /* 0: all */
