@@ -310,9 +310,9 @@ static uint64_t schema_values_bytes(const struct answer_format *f, const struct 
     return sum;
 }
 
-/* Upper bound of the memory for compiling: 48 MiB and a schema's values. The most measured was
- * 40 MiB, for a class of 900 characters repeated 800 times. Of a small budget at most half is
- * charged, which suffices for all but such extreme grammars. */
+/* Upper bound of the memory for compiling: 48 MiB and a schema's values. The largest measured use
+ * was 40 MiB, for a class of 900 characters repeated 800 times. At most half of the budget is
+ * charged: if the budget is small, that still suffices for all but such extreme grammars. */
 static uint64_t compiling_bytes(const struct api_reading *r, const struct answer_format *f,
                                 const struct api_tools *tools)
 {

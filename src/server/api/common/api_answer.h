@@ -31,7 +31,7 @@ struct api_tool_call {
 /* How an answer ended. */
 struct api_end {
     ey_finish finish;
-    bool called;              /* stopped after tool calls, which some dialects distinguish */
+    bool called;              /* stopped after tool calls; some dialects report this reason */
     const char *stop_text;    /* the matched stop text of the request, or NULL */
     int stop_id;              /* the matched stop_token_ids entry, or -1 */
     ey_repetition repetition; /* copies is 0 unless a loop ended the answer */
@@ -77,7 +77,7 @@ uint64_t api_choice_bytes(const struct api_choice *choice);
  * replaces FINISH. */
 enum api_event_type {
     API_EVENT_OPEN,     /* before anything is computed */
-    API_EVENT_START,    /* a choice begins (role) */
+    API_EVENT_START,    /* a choice begins; chat sends its role */
     API_EVENT_THINKING, /* text[n_text] */
     API_EVENT_TEXT,     /* text[n_text]; logprobs */
     API_EVENT_CALL,     /* a complete call, number call_index of its choice */
@@ -92,7 +92,7 @@ struct api_event {
     int index; /* of the choice */
     const char *text;
     size_t n_text;
-    int n_tokens; /* tokens generated so far; not of calls */
+    int n_tokens; /* tokens generated so far; set for THINKING, TEXT and END */
     int call_index;
     const struct api_tool_call *call;
     const struct api_logprobs *logprobs; /* may be NULL */

@@ -41,7 +41,8 @@ bool api_fail_status(struct api_error *error, int status, const char *param, con
 /* These readers take a value that is present and not null. */
 bool field_int(const struct api_reading *r, const char *path, json_object *value, int64_t lo,
                int64_t hi, int64_t *out);
-/* Reads a 64-bit integer. Smaller integers read as INT64_MIN, because json-c saturates them. */
+/* Reads a 64-bit integer. An integer below INT64_MIN is not refused but read as INT64_MIN, because
+ * json-c saturates it. */
 bool field_int64(const struct api_reading *r, const char *path, json_object *value, int64_t *out);
 /* Reads a number in [lo, hi]; `range` is its text for messages: "[0, 2]". */
 bool field_number(const struct api_reading *r, const char *path, json_object *value, double lo,
@@ -70,7 +71,7 @@ bool field_copy_json(const struct api_reading *r, json_object *value, const char
 /* Whether the value is exactly this text; text after a NUL counts as different. */
 bool field_text_is(json_object *value, const char *wanted);
 
-/* Whether the value is null, false, 0 or empty, so that the client only spells out a default. */
+/* Whether the value is null, false, 0 or empty, which only spells out a default. */
 bool field_is_neutral(json_object *value);
 
 /* Adds a sentence to the Warning header: how the answer deviates from the request. */

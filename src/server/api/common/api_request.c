@@ -181,7 +181,8 @@ static bool has_role(const ey_message *message, const char *role)
     return strcmp(message->role, role) == 0;
 }
 
-/* Index of the last message, or of the call whose result it is. */
+/* Returns the index of the last message. If it is a tool result, returns the index of the message
+ * with the call. */
 static size_t last_exchange(const ey_message *messages, size_t n)
 {
     size_t at = n - 1;

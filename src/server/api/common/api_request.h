@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The internal request, into which every dialect's JSON is read (api_dialect.h). Independent of
- * HTTP and sockets, text in and structs out, so that it can be tested and fuzzed alone. */
+/* The internal request, into which every dialect's JSON is read (api_dialect.h). Reading turns
+ * text into structs and needs neither HTTP nor sockets, so it can be tested and fuzzed alone. */
 #ifndef EY_SERVER_API_REQUEST_H
 #define EY_SERVER_API_REQUEST_H
 
@@ -60,8 +60,7 @@ struct api_request {
     const char *prompts_name; /* the field of the prompts; NULL: "prompt" */
     const char *instruction;  /* default instruction of inputs; NULL: none */
     size_t n_instruction;
-    struct buf
-        unknown; /* names of fields that were not understood, ", " between; for a Warning header */
+    struct buf unknown; /* names of unknown fields, separated by ", ", for a Warning header */
     struct buf
         notes; /* sentences on how the answer deviates from the request, for another such header */
     struct media *media; /* [n_media] the image files */
@@ -87,7 +86,8 @@ struct api_limits {
     ey_thinking thinking; /* default for requests */
     bool keeps_answer;    /* api_dialect.keeps_answer for all dialects */
     bool effort_budgets;  /* effort levels limit thoughts */
-    int loop_tokens;      /* of the loop guard if the request sets none; 0: no guard */
+    int loop_tokens;      /* tokens of repetition that end an answer if the request sets no loop
+                             guard; 0: never */
     bool strict;          /* unknown fields are errors */
     const struct media_policy *media;
     ey_grammar_cache *grammars;        /* NULL: grammars are not cached */

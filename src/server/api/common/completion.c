@@ -84,7 +84,7 @@ static void add_warning(struct exchange *x, const char *what, const struct buf *
     exchange_add_header(x, "Warning", warning);
 }
 
-/* Warns the client, and in the log the operator, whose client may show no headers. */
+/* Warns the client in a header, and the operator in the log: some clients show no headers. */
 static void warn_of_unknown_fields(const struct completion *a, struct exchange *x)
 {
     static const char what[] = "unknown fields were ignored: ";

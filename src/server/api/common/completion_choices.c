@@ -59,7 +59,8 @@ static bool check_length(const struct completion_choices *a, const ey_prompt *pr
 /* ---- prompts ---- */
 
 /* Prepares the prompt, and drops the oldest messages if it is too long and the request permits it.
- * Doubles the number of messages each time, so that a long history is not tokenized too often. */
+ * Each attempt drops twice as many as the last, so that a long history is tokenized only a few
+ * times. */
 static bool prepare_fitting(struct completion_choices *a, struct api_request *whole,
                             ey_request *request, ey_prompt **prompt, ey_err *e)
 {
@@ -168,8 +169,8 @@ static bool start_choice(struct completion_choices *a, struct choice_slot *slot,
     return true;
 }
 
-/* Starts as many choices as may run. A full queue is not an error while other choices of this
- * exchange run, nor after the request waited for the model. */
+/* Starts as many choices as may run. A full queue is not an error once a choice of this exchange
+ * has started, nor if the request waited for the model. */
 static bool start_choices(struct completion_choices *a, struct api_error *error)
 {
     const bool pools = a->request->request.pool;

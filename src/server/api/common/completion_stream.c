@@ -261,8 +261,8 @@ static void note_phase(struct completion_stream *s, const struct choice_slot *sl
     s->total = event->total;
 }
 
-/* Writes a keep-alive comment so that proxies and clients do not time out. Only after a long
- * silence, because some clients treat comments as events. */
+/* Writes a keep-alive comment so that proxies and clients do not time out. It is written only after
+ * a long silence, because some clients treat comments as events. */
 static void break_silence(struct completion_stream *s)
 {
     char text[128] = "waiting";

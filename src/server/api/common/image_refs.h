@@ -22,7 +22,7 @@ struct image_ref {
     bool base64;       /* the text is bare base64 */
     bool shared;       /* a later reference reads the same text, which stays until then */
     bool document;     /* it may be a PDF or TIFF, each page of which becomes an image */
-    size_t first, n;   /* its images among the request's, once they are loaded */
+    size_t first, n;   /* once loaded: its n images start at media[first] of the request */
     bool detail_given; /* the client set a detail other than "auto" */
     struct field_path path;
 };
@@ -41,8 +41,8 @@ struct pixel_budget {
 bool image_refs_open(const struct api_reading *r, struct image_refs *images);
 /* Like image_refs_open(), for at most `max` images in the request (0 if the limits allow none). */
 bool image_refs_open_for(const struct api_reading *r, struct image_refs *images, size_t max);
-/* Appends an image in the order of messages and parts. Its bytes will go to `part`; the caller
- * fills in its source. Fails with NULL if there are more than the limits allow. */
+/* Appends an image; images must be added in the order of messages and parts. Its bytes will go to
+ * `part`; the caller fills in its source. Fails with NULL if the limits allow no more images. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
 /* Whether an image's text is a data: URL. For fields that accept no other URL: any other text is

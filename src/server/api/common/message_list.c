@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A search result whose content is a string becomes a title, a line break and a text; other objects
- * become less. */
+/* A search result whose content is a string becomes three parts: a title, a line break and a text.
+ * Other objects become fewer parts. */
 enum { PARTS_OF_OBJECT = 3, MESSAGES_OF_OBJECT = 2, SPARE = 8 };
 
 size_t message_list_count(json_object *value)

@@ -19,7 +19,7 @@ struct message_list {
 
 /* Counts the objects in the value, itself included. */
 size_t message_list_count(json_object *value);
-/* Allocates for n_objects of the client's objects. */
+/* Allocates room for the messages, parts and calls of n_objects JSON objects. */
 bool message_list_open(const struct api_reading *r, struct message_list *list, size_t n_objects);
 
 /* These fail with false or NULL and an error about `path` if there are too many. */
@@ -49,7 +49,8 @@ typedef bool past_call_fn(const struct api_reading *r, const struct field_path *
                           json_object *value, ey_tool_call *out);
 bool message_read_calls(const struct api_reading *r, const struct field_path *message,
                         json_object *value, ey_message *out, past_call_fn *read_call);
-/* Sets the thought of the next assistant message, unless it is empty. The last of several wins. */
+/* Sets the thought of the last message, which must exist, unless the thought is empty. The last of
+ * several thoughts wins. */
 void message_list_set_thought(struct message_list *list, const char *text, size_t n);
 /* Adds an empty line between two texts of a message. */
 bool message_list_add_gap(const struct api_reading *r, struct message_list *list, const char *path);

@@ -13,14 +13,14 @@ enum { API_MAX_INPUTS = 2048 };
 struct pooling_parts {
     ey_part *part;
     size_t n;
-    size_t first_image, n_images; /* its images among the request's */
+    size_t first_image, n_images; /* its images are the request's from first_image on */
     const char *instruction;      /* NULL: the request's default */
     size_t n_instruction;
     json_object *value; /* its JSON */
 };
 
-/* Makes the request a pooling request. Fails if the model cannot do the wanted task, with the
- * message `chat`, a format for the model's name. */
+/* Makes the request a pooling request. Fails if the model cannot do the wanted task; `chat` is
+ * the format of the error message, whose %s becomes the model's name. */
 bool pooling_begin(struct api_parser *p, ey_task wanted, const char *chat);
 /* Allocates n inputs. */
 bool pooling_open_prompts(struct api_parser *p, const char *name, size_t n);

@@ -14,7 +14,7 @@
 /* The state of a stream, for its last event. */
 struct llamacpp_state {
     ey_finish finish;
-    const char *stopping_word; /* the answer's, or NULL */
+    const char *stopping_word; /* the stop text that ended the answer, or NULL */
     bool has_new_line;
 };
 

@@ -118,8 +118,8 @@ bool format_read_response(const struct api_reading *r, struct answer_format *for
 
 /* ---- structured_outputs ---- */
 
-/* Options about white space are refused: JSON has at most one blank after "," and ":".
- * disable_fallback is accepted, because there is no fallback. */
+/* Options about white space are refused, because the grammar always allows at most one space after
+ * "," and ":" and none elsewhere. disable_fallback is accepted, because there is no fallback. */
 static const struct {
     const char *name;
     bool (*read)(const struct api_reading *r, struct answer_format *format, const char *path,

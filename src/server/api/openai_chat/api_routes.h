@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routes of OpenAI's API. */
+/* Routes of OpenAI's chat and completions, and of vLLM and llama.cpp for prompts and tokens. */
 #ifndef EY_SERVER_API_ROUTES_H
 #define EY_SERVER_API_ROUTES_H
 

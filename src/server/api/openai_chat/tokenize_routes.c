@@ -72,8 +72,8 @@ static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err 
     return true;
 }
 
-/* Inserts the BOS token if prompts of this request have one. A prompt without text has no other
- * token; without a BOS token it is refused. */
+/* Inserts the BOS token if prompts of this request have one. Preparing an empty prompt tells: its
+ * only token is the BOS token, and it is refused if there is none. */
 static bool insert_bos(struct completion *a, int **ids, size_t *n, ey_err *e)
 {
     ey_request request = a->request.request;

@@ -7,7 +7,8 @@
 #include "server/api/common/message_list.h"
 #include "server/api/openai_responses/responses_store.h"
 
-/* The type and the code of the error for an unknown previous_response_id. */
+/* The code of the error for an unknown previous_response_id. Until the error is written, it is kept
+ * in api_error.type. */
 #define RESPONSES_PREVIOUS_GONE "previous_response_not_found"
 
 /* The message for a reference to an unknown item. */

@@ -419,7 +419,7 @@ bool responses_keep_request(struct api_parser *p, bool store)
     r->out->kept_bytes += text.size;
     buf_free(&text);
     if (!copy) return api_fail_memory(r->error);
-    copy[0] = ','; /* appended to other members, without the braces */
+    copy[0] = ','; /* the members follow others, so a comma replaces the braces */
     copy[strlen(copy) - 1] = 0;
     own_of(p)->repeated = copy;
     return !store || keep_input(p);

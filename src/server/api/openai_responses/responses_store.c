@@ -13,7 +13,7 @@
 
 struct store_entry {
     struct stored_response response; /* its texts follow the offsets: input, then response */
-    uint32_t *item; /* [n_items] offsets of the response's output items; begins the pages */
+    uint32_t *item; /* [n_items] offsets of the response's output items; the pages start here */
     size_t n_items;
     unsigned char owner[RESPONSES_OWNER_BYTES];
     size_t n_bytes; /* whole pages */

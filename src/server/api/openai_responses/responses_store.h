@@ -35,8 +35,8 @@ bool responses_store_keeps(const struct responses_store *store, size_t n_bytes);
  * large or memory runs out. */
 bool responses_store_put(struct responses_store *store, const unsigned char *owner,
                          const struct stored_response *response, double now);
-/* A stored response without its texts: the bytes of their pages, and the ids of the response and of
- * its predecessor. */
+/* A stored response without its texts: the size of their pages in bytes, and the ids of the
+ * response and of its predecessor. */
 struct stored_link {
     size_t n_bytes;
     char id[RESPONSES_ID_BYTES], previous[RESPONSES_ID_BYTES];
