@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The quantization settings of a checkpoint's configuration that its tensors do not show. The
- * layout of a matrix is recognized by its tensors. */
+/* Quantization settings that only a checkpoint's configuration tells, not its tensors. The layout
+ * of a matrix is recognized by its tensors. */
 #ifndef EY_CHECKPOINT_QUANTIZATION_H
 #define EY_CHECKPOINT_QUANTIZATION_H
 

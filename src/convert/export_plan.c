@@ -21,7 +21,7 @@ static enum dtype main_type_of(const struct stored_tensors *tensors)
     return DTYPE_F32;
 }
 
-/* Appends "NAME (TYPE): WHY" if there is room. */
+/* Counts a lossy tensor. Appends "NAME (TYPE): WHY" for the first three. */
 static void note_lossy(ey_convert_report *report, const struct stored_tensor *t, enum dtype type,
                        const char *why)
 {

@@ -105,7 +105,7 @@ static bool put_sampling_real(struct gguf_writer *w, const json_object *file, co
 }
 
 /* Writes generation_config.json's sampling parameters as src/models reads them: the repetition
- * penalty also counts without sampling, and sampling without a temperature has 1. */
+ * penalty applies even if do_sample is false, and the temperature defaults to 1 if it is true. */
 static bool put_sampling(struct gguf_writer *w, struct checkpoint *ckpt, ey_err *e)
 {
     const json_object *file;
@@ -161,7 +161,8 @@ static bool put_gguf_colors(struct gguf_writer *w, const json_object *images, co
     return true;
 }
 
-/* Writes a limit of pixels: the member `name`, which overrides `size.edge`. */
+/* Writes a limit on the number of pixels, from the member `name`, or from size.EDGE if that is
+ * absent. */
 static bool put_gguf_pixels(struct gguf_writer *w, const json_object *images, const char *name,
                             const char *edge, ey_err *e)
 {

@@ -23,8 +23,8 @@ bool output_folder_open(struct output_folder *o, const char *path, uint64_t byte
 int output_file_create(struct output_folder *o, const char *name, ey_err *e);
 /* Fails with errno's text, or with advice if the disk is full. Returns false. */
 bool output_fail(const struct output_folder *o, const char *name, ey_err *e);
-/* Flushes and closes the file that was created last. `ok` false means that writing it has failed:
- * then fails with errno's text. */
+/* Flushes and closes the file that was created last. If `ok` is false, writing the file has failed,
+ * and this function fails with errno's text. */
 bool output_file_finish(struct output_folder *o, int fd, bool ok, ey_err *e);
 bool output_file_write(struct output_folder *o, const char *name, const char *text, size_t n,
                        ey_err *e);

@@ -19,7 +19,8 @@
 
 enum { LANES = 16, REFINE_STEPS = 4 };
 
-/* As in ref_linear.c: one source, compiled for the widest registers of the machine. */
+/* As in ref_linear.c, functions are compiled for several instruction sets; the best one that the
+ * machine has is chosen when the program starts. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__has_feature)
 #define WIDEST __attribute__((target_clones("default", "avx2", "avx512f")))

@@ -131,8 +131,8 @@ static void add_quantized(struct checkpoint_writer *writer,
     }
 }
 
-/* Returns the bytes of `rows` rows of one output tensor of a matrix. weight_shape has 0: it does
- * not depend on rows. */
+/* Returns the bytes of `rows` rows of one output tensor of a matrix. Returns 0 for weight_shape,
+ * whose size does not depend on rows. */
 static uint64_t quantized_part_bytes(const struct tensor *w, int part, int64_t rows)
 {
     const int64_t groups = w->group_size ? weight_groups(w) : 0,

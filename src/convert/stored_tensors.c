@@ -57,7 +57,8 @@ static bool matrix_name(char out[SOURCE_MAX_NAME], const char *name)
     return false;
 }
 
-/* Writes the shape of a text model's matrix. Returns false if the name is not that of one. */
+/* Writes the shape of a text model's matrix. Returns false if the name is not that of such a
+ * matrix. */
 static bool text_matrix_shape(int64_t shape[2], const struct text_shape *t, const char *name)
 {
     const int64_t q = text_q_width(t), kv = text_kv_width(t), hidden = t->hidden, mlp = t->mlp;

@@ -399,7 +399,7 @@ static void form_row(const struct formed_weight *f, const struct tensor *w,
     }
 }
 
-/* Makes a tensor of the converted parts, through which they are read back. */
+/* Makes a tensor of the converted parts, so that they can be dequantized. */
 static struct tensor formed_tensor(const struct formed_weight *f, const struct tensor *w,
                                    const struct weight_plan *plan)
 {

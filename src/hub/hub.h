@@ -17,7 +17,8 @@ struct hub_options {
     void (*notice)(void *user, const char *text);
     void *user;
     uint64_t range_bytes; /* bytes per range; 0: 16 MiB */
-    double retry_seconds; /* first pause after a failure without a byte, doubled each time; 0: 1 */
+    /* First pause after a request that failed before a byte arrived, doubled each time; 0: 1. */
+    double retry_seconds;
     double connect_seconds; /* limit for making a connection; 0: 20 */
 };
 

@@ -260,8 +260,8 @@ bool hub_request_may_retry(const struct hub_request *r, CURLcode code)
     }
 }
 
-/* Whether no connection could be made. When that takes too long, libcurl's code is that of a
- * connection that stalls. */
+/* Whether no connection could be made. If connecting times out, libcurl returns the same code as
+ * for a transfer that stalls. */
 static bool is_unconnected(const struct hub_request *r, CURLcode code)
 {
     double seconds = 0; /* until the connection was ready */

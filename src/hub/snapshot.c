@@ -54,7 +54,7 @@ static bool copy_bytes(int from, int to)
     return true;
 }
 
-/* Copies a blob by way of new_path, so that an incomplete copy never has its name. */
+/* Copies a blob by way of new_path, so that an incomplete copy never has the final name. */
 static bool copy_blob(const char *blob, const char *path, const char *new_path)
 {
     int from = open(blob, O_RDONLY | O_CLOEXEC),

@@ -38,8 +38,9 @@ struct bf12_block {
 };
 _Static_assert(sizeof(struct bf12_block) == 1024, "blocks of a matrix lie in an array");
 
-/* Returns the index (0 to 63) of the byte that holds column `c`. In this order, byte lookups of 64
- * columns fill two vectors. Interleaved int8 rows use the same order. */
+/* Returns the index (0 to 63) of the byte that holds column `c`. Unpacking 64 bytes in this order
+ * gives two vectors of 32 columns each, in the order of columns. Interleaved int8 rows use the same
+ * order. */
 static inline size_t bf12_column_at(size_t c)
 {
     return c % 32 / 8 * 16 + c / 32 * 8 + c % 8;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes 32 values of a GGUF block to float32, one function per type. Compiled in plain C, and by
- * each tier of kernels with its instructions; all give the same bits, since products and sums are
- * never fused. */
+/* Decodes 32 values of a GGUF block to float32, one function per type. This file is compiled as
+ * plain C and, for each tier of kernels, with the instructions of that tier. All give the same
+ * bits, since products and sums are never fused. */
 #ifndef EY_TENSOR_GGUF_UNITS_TMPL_H
 #define EY_TENSOR_GGUF_UNITS_TMPL_H
 

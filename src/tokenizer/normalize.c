@@ -2,8 +2,8 @@
 /* UTF-8 repair and NFC.
  *
  * utf8proc has the character data, but its ordering of combining marks is quadratic: a megabyte of
- * them in a request would take minutes. We order marks by counting sort, and decompose only the
- * segments between stable starters that NFC may change. */
+ * them in a request would take minutes. We order marks by counting sort. Stable starters divide the
+ * text into segments, and we decompose only those segments that NFC may change. */
 #include "tokenizer/normalize.h"
 
 #include <stdlib.h>

@@ -215,7 +215,8 @@ static bool adds_bos_only(const json_object *part)
            is_text_of_template(json_object_array_get_idx(single, 1));
 }
 
-/* Accepts only post-processors and decoders that do not change ids. */
+/* Accepts only decoders and post-processors that do not change ids, except that a template may add
+ * BOS. */
 static bool check_post_processor_and_decoder(const struct loading *l)
 {
     static const char *const types[] = {"ByteLevel", "Fuse"};

@@ -204,7 +204,7 @@ struct tensor_info {
     uint64_t offset;
 };
 
-/* Reads a shape and reverses it: files store the fastest dimension first, views last. */
+/* Reads a shape and reverses it: files store the fastest dimension first, views store it last. */
 static bool read_tensor_shape(struct gguf_reader *r, struct tensor_view *t, int64_t ne[],
                               uint32_t *n_dims)
 {

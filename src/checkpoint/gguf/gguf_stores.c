@@ -83,7 +83,8 @@ bool ollama_find(char *out, const char *name)
 }
 
 /* Returns where "/manifests/HOST/NAMESPACE/MODEL/TAG" begins in the path of a manifest, or NULL.
- * The store may be below another folder of that name, and a model may have it. */
+ * Searches from the end of the path, because a folder above the store, or a model, may also be
+ * named "manifests". */
 static const char *manifests_in(const char *path)
 {
     int slashes = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the equivalent of tokenizer.json from metadata, so that one reader validates both. */
+/* Makes the equivalent of tokenizer.json from metadata, so that the reader of tokenizer.json
+ * validates it, too. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

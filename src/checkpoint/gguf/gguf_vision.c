@@ -75,8 +75,8 @@ static bool fail_deepstack(const struct gguf_model *m, const char *key, ey_err *
                    gguf_path(m->vision), key, EY_MAX_DEEPSTACK, EY_MAX_LAYERS);
 }
 
-/* Reads the numbers of the DeepStack layers: a flag for each layer, or in Ollama's layout a list of
- * numbers. */
+/* Reads which layers are DeepStack layers. llama.cpp stores a flag for each layer, Ollama a list of
+ * layer numbers. */
 static bool read_deepstack(struct gguf_model *m, ey_err *e)
 {
     char key[GGUF_KEY_BYTES];

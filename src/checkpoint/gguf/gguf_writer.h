@@ -32,8 +32,8 @@ void gguf_add_text(struct gguf_writer *w, const char *text, size_t n);
 
 /* Returns the number that GGUF files use for a dtype, or -1 if they have none. */
 int gguf_type_number(enum dtype dtype);
-/* Adds a tensor; `shape` lists the fastest dimension last. Returns the offset of its data from that
- * of the first tensor. */
+/* Adds a tensor; `shape` lists the fastest dimension last. Returns the offset of its data from the
+ * data of the first tensor. */
 uint64_t gguf_writer_add(struct gguf_writer *w, const char *name, enum dtype dtype,
                          const int64_t *shape, int n_dims);
 /* Writes the header once all keys and tensors are added. Sets errno on failure. */

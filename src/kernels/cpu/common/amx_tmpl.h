@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files with tile instructions: weights as tiles, sums from tiles. A tile of weights
- * is 16 rows of 32 columns. */
+/* Functions that the files with tile instructions share: they load weights as tiles and store the
+ * sums of tiles. A tile of weights is 16 rows of 32 columns. */
 #ifndef EY_KERNELS_CPU_AMX_TMPL_H
 #define EY_KERNELS_CPU_AMX_TMPL_H
 
@@ -59,8 +59,8 @@ INLINE __m512i split_off_bf16(__m512 v[2])
     return high;
 }
 
-/* Loads 64 columns, only `cols` of which may exist, of n <= 16 rows as two tiles, `apart` elements
- * from each other. */
+/* Loads 64 columns of n <= 16 rows as two tiles, `apart` elements from each other. If only `cols` <
+ * 64 columns exist, zeros follow them. */
 INLINE void load_tiles(uint16_t *out, const uint8_t *w, size_t stride, int n, enum dtype dtype,
                        size_t cols, const struct byte_tables *t, size_t apart)
 {

@@ -20,9 +20,9 @@ enum { BF12_VECTORS = CPU_K_STEP * sizeof(uint16_t) / sizeof(bf12_vector) };
  * 47 (two cores of a Zen 4, best of 5 s). */
 enum { BF12_PREFETCH_BYTES = 16 * BF12_STEP };
 
-/* Returns the index of a column's word among 64: in order, or in the order in which words become
- * float32 with the fewest instructions (of sixteen columns the first and third four, then the
- * others). */
+/* Returns the index of a column's word among 64. With 16 lanes, words have the order of columns.
+ * Otherwise each sixteen columns are stored as the first and third four, then the second and
+ * fourth, because words in that order become float32 with the fewest instructions. */
 INLINE size_t bf12_word_at(size_t column)
 {
     return LANES == 16 ? column

@@ -4,13 +4,13 @@
  * Rows are processed 256 columns at a time, which is one block of a K type or eight blocks of 32.
  * Codes are multiplied by the integer scales of each 16 or 32 of them (K types), or their zero is
  * subtracted (other types), which gives int16 words. What remains is one float scale per group: 256
- * columns of K types, 32 to 128 of others. Sums of a group are integers, exact in any order. A row
- * of activations has a step for each 256 columns: the length of 256 words of a weight row is at
- * most 65536, so a row of x may have a length of 26000 steps (int16_tmpl.h).
+ * columns of K types, 32 to 128 of others. Sums of a group are integers, exact in any order. Each
+ * 256 columns of a row of activations have a step of their own. The Euclidean length of 256 words
+ * of a weight row is at most 65536, so that of 256 columns of x may be 26000 steps (int16_tmpl.h).
  *
- * A load is a vector of bytes; each 16 of them (a lane) hold the codes of 32 columns, a `sub`. It
- * becomes four vectors of words, and each of their lanes has every second or fourth column of a
- * sub: rows of x are packed in that order. */
+ * A load is a vector of bytes; each 16 of them (a lane) hold the codes of 32 columns. A load
+ * becomes four vectors of words, and each of their lanes has every second or fourth column of 32
+ * adjacent ones, a `sub`. Rows of x are packed in that order. */
 #ifndef EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
 #define EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
 
@@ -132,7 +132,7 @@ INLINE int_vector look_up_bytes(int_vector table, int_vector at)
     return _mm512_shuffle_epi8(table, at);
 }
 
-/* Adds the sums of four products of an unsigned byte of a and a signed byte of b to `sum`. */
+/* Adds to each int32 of `sum` four products of an unsigned byte of a and a signed byte of b. */
 INLINE int_vector dot_bytes(int_vector sum, int_vector a, int_vector b)
 {
     return _mm512_dpbusd_epi32(sum, a, b);
@@ -265,7 +265,8 @@ INLINE int_vector bits_to_fourth(int_vector v, int bit, int mask)
     return (int_vector)moved & bytes_of(mask);
 }
 
-/* Loads the lower and the upper codes of a load, of which n lanes exist; codes of Q6_K less 32. */
+/* Loads the lower and the upper codes of a load, of which n lanes exist. Subtracts 32 from codes of
+ * Q6_K. */
 INLINE void load_codes(int_vector codes[2], enum dtype dtype, const uint8_t *p, int load, int n)
 {
     const int first = load * LOAD_SUBS; /* sub */
@@ -339,8 +340,9 @@ INLINE struct sub_numbers eight_bytes_as_numbers(uint64_t bytes)
     return (struct sub_numbers){{lane_everywhere(words)}};
 }
 
-/* Returns the scales of IQ4_XS, less 32: four bits of each are a nibble, and two more a pair of
- * bits. One half of a vector shifts the nibbles to the tops of words, the other half the pairs. */
+/* Returns the scales of IQ4_XS minus 32. The lower four bits of a scale are stored in one place,
+ * its upper two bits in another. One half of a vector shifts the four bits to the top of words, the
+ * other half the two bits. */
 INLINE struct sub_numbers iq4_xs_scales(const uint8_t *p)
 {
     const __m256i at = _mm256_setr_epi8(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1, 2,
@@ -389,7 +391,8 @@ INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, co
 #define OWN_LANES(e) LANE_OF(e), LANE_OF(e + 1), LANE_OF((e + 2) % 8), LANE_OF((e + 3) % 8)
 #define PAIRS_OF_LANES(e) LANE_OF(e), LANE_OF(e), LANE_OF((e + 2) % 8), LANE_OF((e + 2) % 8)
 
-/* Returns number `first`, which is even, and the next ones: one per lane, in all its words. */
+/* Returns the numbers from `first`, which is even, on: one for each lane, in all words of the lane.
+ */
 INLINE int_vector own_numbers(int_vector eight, int first)
 {
     static const int8_t at[4][64] = {
@@ -397,8 +400,8 @@ INLINE int_vector own_numbers(int_vector eight, int first)
     return look_up_bytes(eight, load_whole(at[first / 2]));
 }
 
-/* Returns a number below 128 for each lane, as a byte: in every second byte, or, if `odd`, in the
- * others, so that words are 256 times as large. */
+/* Returns a number below 128 for each lane, in the lower byte of its words. If `odd`, the number is
+ * in the upper byte, which makes the words 256 times as large. */
 INLINE int_vector own_bytes(int_vector eight, int first, bool odd)
 {
 #define FOUR_OF(a, b) a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b
@@ -423,7 +426,8 @@ INLINE int_vector numbers_of_pairs(int_vector eight, int first)
     return look_up_bytes(eight, load_whole(at[first]));
 }
 
-/* Returns a number for each lane, as a pair of it and 256 times it; the rest of the lane is 0. */
+/* Returns a number for each lane: the first word is the number, the second is 256 times the number,
+ * and the others are 0. */
 INLINE int_vector numbers_as_pairs(int_vector eight, int first)
 {
 #define PAIR_OF(e) 2 * (e), -1, -1, 2 * (e), -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1

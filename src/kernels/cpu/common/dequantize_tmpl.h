@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts weights of every dtype to float32: vectors of a row for matmul kernels, whole rows for
- * embeddings, norms and biases. Also converts float32 rows to BF16. */
+/* Converts weights of types without blocks or groups (F32, BF16, F16, e4m3, int8) to float32, two
+ * vectors at a time; of e4m3, also any number of values. */
 #ifndef EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 #define EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 
@@ -27,9 +27,9 @@ INLINE vf f16_to_vf(const uint8_t *bits)
 }
 #endif
 
-/* Loads two vectors of e4m3 values as float32 times 2^-8: their bits moved into a half's fields,
- * subnormals included. The other factor carries the 2^8. NaNs come out as 480 · 2^-8: see
- * has_nan_e4m3(). */
+/* Loads two vectors of e4m3 values as float32 times 2^-8, by moving their bits to the fields of a
+ * half; that is right for subnormals, too. The other factor of products is multiplied by 2^8. NaNs
+ * come out as 480 · 2^-8: see has_nan_e4m3(). */
 enum { FP8_LOAD_FACTOR = 256 };
 
 INLINE void load_fp8_pair(vf out[2], const uint8_t *quantized)
@@ -96,7 +96,8 @@ enum { STEP = 2 * LANES };
 
 typedef uint8_t magnitudes __attribute__((vector_size(4 * LANES)));
 
-/* Returns the largest magnitude per lane of CPU_K_STEP quantized values and `most`. */
+/* Returns, for each lane, the largest of `most` and the magnitudes of CPU_K_STEP quantized values.
+ */
 INLINE magnitudes max_magnitudes(magnitudes most, const uint8_t *quantized)
 {
     for (size_t i = 0; i < CPU_K_STEP; i += sizeof(most)) {

@@ -7,7 +7,8 @@
 
 #include "kernels/cpu/common/fp8_lut_tmpl.h"
 
-/* BF16 bits divided by FP8_LOAD_FACTOR, with which inputs packed for FP8 weights are multiplied. */
+/* BF16 bits of values divided by FP8_LOAD_FACTOR. Inputs that are packed for FP8 weights are
+ * multiplied by that factor. */
 #define SCALED_HIGH_BYTE(bits) \
     HIGH_BYTE((bits) == 0 || (bits) == 0x7fc0 ? (bits) : (bits) - (8 << 7))
 static const uint8_t scaled_fp8_low[128] = {MAGNITUDES(LOW_BYTE)},

@@ -6,7 +6,7 @@
 #include "kernels/cpu/common/simd_tmpl.h"
 
 /* BF16 bits of e4m3 magnitudes (spec 2.5), all exact: subnormals m · 2^-9, then (8 + m) · 2^(e-10);
- * 0x7f is NaN. In two tables of bytes for byte permutes. */
+ * 0x7f is NaN. Two tables hold their lower and upper bytes, for byte permutes. */
 #define SUBNORMALS(F)                                                                \
     F(0), F(118 << 7), F(119 << 7), F(119 << 7 | 64), F(120 << 7), F(120 << 7 | 32), \
         F(120 << 7 | 64), F(120 << 7 | 96)

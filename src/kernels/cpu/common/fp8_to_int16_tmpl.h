@@ -3,10 +3,10 @@
  *
  * An e4m3 value is multiplied by 16 and as many powers of four as fit for the whole matrix
  * (cpu_fp8_as_int16.c), and rounded: if the largest value is 448, all from 1/2 on are exact, and
- * smaller ones are off by at most 1/32. Each block of scales of a row of activations has its own
- * step: the length of 128 weights is at most 16 · 448 sqrt(128) = 81,096 steps, so a row's 128
- * columns may be 26,000 steps long (int16_tmpl.h). Scales multiply the sums of blocks, so a row is
- * packed once for all weights. */
+ * smaller ones are off by at most 1/32. Each 128 columns of a row of activations (a block of
+ * scales) have a step of their own. The Euclidean length of 128 weights is at most 16 · 448
+ * sqrt(128) = 81,096 steps, so that of 128 columns of x may be 26,000 steps (int16_tmpl.h). Scales
+ * multiply the sums of blocks, so a row is packed once for all weights. */
 #ifndef EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 #define EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 
@@ -174,8 +174,8 @@ INLINE void words_in_fp8_order(int_vector words[BLOCK_VECTORS])
 #endif
 }
 
-/* The same if e4m3_to_int16() gets INT16_COLUMNS columns of one or two weight rows: columns of a
- * row are adjacent. */
+/* The same for GEMV, where e4m3_to_int16() gets INT16_COLUMNS columns of one or two weight rows,
+ * and the columns of a row are adjacent. */
 INLINE void words_in_gemv_order(int_vector words[BLOCK_VECTORS])
 {
 #if LANES == 16

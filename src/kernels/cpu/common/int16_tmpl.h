@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantizes rows to int16 in steps of a fraction of the row's length. A sum of products of two such
- * rows is at most the product of their lengths (Cauchy-Schwarz), so with lengths chosen for it no
- * int32 overflows, whatever the numbers; sums are exact and equal in any order. VNNI does twice as
- * many multiply-adds per instruction as float32 has lanes, as many as BF16; AVX2 needs two
- * instructions, more of which run in parallel, and reaches one and a half times float32's rate. The
- * loss is a small part of BF16's, which keeps 8 bits of each number: most of 128 numbers in steps
- * of 1/26000 of their length keep 11. */
+ * rows is at most the product of their lengths (Cauchy-Schwarz), so no int32 overflows if the
+ * lengths are chosen such that this product fits; sums are exact and equal in any order. A VNNI
+ * instruction does twice as many multiply-adds as one of float32, and as many as one of BF16. AVX2
+ * needs two instructions instead, but a core runs more of them in parallel, so AVX2 reaches one and
+ * a half times the rate of float32. The rounding error is a small part of BF16's: BF16 keeps 8 bits
+ * of each number, while most of 128 numbers in steps of 1/26000 of their length keep 11 bits. */
 #ifndef EY_KERNELS_CPU_INT16_TMPL_H
 #define EY_KERNELS_CPU_INT16_TMPL_H
 

@@ -57,7 +57,7 @@ INLINE void bf16_in_fp8_order(__m512i v[2])
     v[0] = first;
 }
 
-/* Loads 64 weights, only n < 64 of which may exist, with zeros after them. */
+/* Loads 64 weights. If only n < 64 of them exist, zeros follow them. */
 INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
                            const struct byte_tables *t, size_t n)
 {

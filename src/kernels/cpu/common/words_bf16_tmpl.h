@@ -196,7 +196,7 @@ INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, s
             out + i, there, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
     }
 }
-/* Converts words at .. at+n-1 of all, times their scale. */
+/* Converts words at .. at+n-1 of the `all` words at x, times their scale. */
 INLINE void scale_words_bf16(uint32_t *out, const float *x, size_t all, size_t at, size_t n,
                              float scale)
 {

@@ -304,7 +304,7 @@ INLINE void scale_f32(float *out, const float *x, size_t n, float factor)
         out[i] = x[i] * factor;
 }
 
-/* Multiplies words at .. at+n-1 of all by their scale. */
+/* Multiplies words at .. at+n-1 of the `all` words at x by their scale. */
 INLINE void scale_words_f32(uint32_t *out, const float *x, size_t all, size_t at, size_t n,
                             float scale)
 {
