@@ -12,7 +12,7 @@
  * result with json_object_put. Fails with `code` on a JSON null, on trailing bytes other than white
  * space, on a depth of EY_MAX_JSON_DEPTH and on a NUL. */
 json_object *json_parse(const char *text, size_t n, const char *what, ey_code code, ey_err *e);
-/* The same with another limit than EY_MAX_JSON_BYTES. */
+/* Like json_parse(), but takes up to `max` bytes. */
 json_object *json_parse_up_to(const char *text, size_t n, size_t max, const char *what,
                               ey_code code, ey_err *e);
 /* Parses a file of at most EY_MAX_JSON_BYTES. */

@@ -24,7 +24,7 @@ bool source_plain(struct tensor_source *s, struct tensor *out, const char *name,
 /* Whether the matrix exists in any layout. */
 bool source_has_matrix(const struct tensor_source *s, const char *name);
 /* Sets *out to the rows first .. first+rows-1 of a matrix. `first` must be a multiple of 128 if
- * there are different scales per block, and of 8 if zero points are packed and used in place. */
+ * FP8 blocks have different scales, and of 8 if zero points are packed and used in place. */
 bool matrix_rows(struct tensor *out, const struct tensor *whole, int64_t first, int64_t rows,
                  ey_err *e);
 

@@ -177,8 +177,8 @@ static void add_response_format(struct json_writer *w, const struct remote_respo
     json_close_object(w);
 }
 
-/* Adds whether the model thinks. A thought that is asked for leaves room for the answer, as without
- * a server. */
+/* Adds whether the model is to think. If it is, part of max_tokens is kept for the answer, as
+ * without a server. */
 static void add_asked_thinking(struct json_writer *w, const ey_request *request, int max_tokens)
 {
     enum { MOST_KEPT = 1024 }; /* of EY_KEEP_ANSWER */

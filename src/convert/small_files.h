@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a checkpoint beside its weights: tokenizer, template, processors and so on. */
+/* The files of a checkpoint besides its weights: tokenizer, template, processors and so on. */
 #ifndef EY_SMALL_FILES_H
 #define EY_SMALL_FILES_H
 

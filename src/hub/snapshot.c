@@ -122,7 +122,7 @@ static bool is_ref_to(const char *path, const char *commit)
     return same;
 }
 
-/* Keeps a reference that is right: the disk may be read-only or full. */
+/* Does not rewrite a reference that is right, because the disk may be read-only or full. */
 static bool write_ref(const struct hub_model *model, ey_err *e)
 {
     char path[EY_MAX_PATH], new_path[EY_MAX_PATH];

@@ -33,7 +33,7 @@ bool media_fail_too_large(const struct media_policy *policy, ey_err *e)
 /* Takes n bytes from the budget. `held` are the bytes that this image has already taken. */
 static bool take_budget(size_t n, size_t held, const struct media_policy *policy, ey_err *e)
 {
-    if (!policy->budget || !n) return true; /* nothing needs no wait for a full budget */
+    if (!policy->budget || !n) return true; /* 0 bytes need not wait */
     uint64_t total = ey_budget_total(policy->budget);
     if (policy->own > total - held || n > total - held - policy->own)
         return ey_fail(e, EY_BAD_IMAGE,

@@ -45,8 +45,8 @@ static bool fail_job_time(const struct sandbox_job *job, ey_err *e)
                    job->limits->seconds);
 }
 
-/* Waits until fd is readable or its peer has closed. A deadline other than the job's is that of a
- * worker's exit, which has nothing to do with the image. */
+/* Waits until fd is readable or its peer has closed. A deadline other than the job's is for the
+ * exit of a worker; the image is not to blame if it passes. */
 static bool wait_readable(const struct sandbox_job *job, int fd, double deadline, ey_err *e)
 {
     struct pollfd poll_for = {.fd = fd, .events = POLLIN};

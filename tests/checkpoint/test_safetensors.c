@@ -231,7 +231,7 @@ static void an_empty_header_is_a_file_without_tensors(void **state)
     free(f.bytes);
 }
 
-/* The limit is that of the safetensors library, which is above that of other JSON. */
+/* The limit is that of the safetensors library; that of other JSON is lower. */
 static void a_header_of_nearly_the_limit_is_read(void **state)
 {
     (void)state;

@@ -494,7 +494,7 @@ static float real_of(const struct gguf *f, const char *key)
     return (float)value;
 }
 
-/* Sampling without a temperature has that of transformers, 1. A repetition penalty counts without
+/* If a temperature is missing, transformers samples with 1. A repetition penalty applies without
  * sampling, too. */
 static void keeps_the_sampling(void **state)
 {

@@ -124,7 +124,7 @@ static int drop(void **state)
     return 0;
 }
 
-static double connect_seconds; /* hub_options' */
+static double connect_seconds; /* as in hub_options */
 static int noted = -1;         /* a pipe that the next notice is written to */
 
 static void note(void *user, const char *text)
@@ -322,7 +322,7 @@ static void test_snapshot_of_files(void **state)
                 sizeof(first));
 }
 
-/* Equal files share a blob, of which each needs a copy if there are no links. */
+/* Equal files share a blob; without links, each of them needs a copy. */
 static void test_equal_files_without_links(void **state)
 {
     (void)state;

@@ -53,7 +53,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Returns the instructions whose limits are measured: tiles in C have none of their own. */
+/* Returns the instructions whose limits are measured: tiles in C run on those of AVX-512. */
 static struct cpu_isa measurable(struct cpu_isa isa)
 {
 #ifdef EY_MODELLED_TILES

@@ -60,7 +60,7 @@ static __attribute__((noinline, unused)) void model_products(int to, int a, int 
     }
 }
 
-/* Tile products take denormals for zero, and flush them to it, whatever the mode. */
+/* Tile products treat denormal inputs as zero and flush denormal results, whatever the mode. */
 static inline void model_multiply(int to, int a, int b)
 {
     const unsigned mode = _mm_getcsr(), zero_denormals = mode | 0x8040;

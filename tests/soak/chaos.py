@@ -319,7 +319,7 @@ def is_well(server, kinds, truths):
 
 
 def replay(eyelet, rng, seconds):
-    """Runs an attack against another server. Returns its name, or None if there is no time, and its error, or None."""
+    """Runs an attack against another server. Returns its name (None: no time left) and the error (None: it held)."""
     names = sorted(name for name in os.listdir(os.path.join(ROOT, 'tests/abuse'))
                    if name.endswith('.py') and name != 'abuse.py')
     if seconds < 75:

@@ -99,7 +99,7 @@ static bool note_rows(struct batch_output *b, const char *text, size_t n, ey_err
     for (const char *at = text; at < limit; at = end) {
         if (b->form == BATCH_CSV) {
             char *name = read_first_cell(at, limit, &end);
-            if (name && at == text) { /* the row of the columns' names */
+            if (name && at == text) { /* the header row */
                 free(name);
                 continue;
             }

@@ -9,7 +9,7 @@
  *   AVX-512 with BF16  BF16         int16 (most)   int16        int16 (most)    BF16
  *   AMX                BF16 tiles   BF16 tiles     int16 *      int16 (most)    BF16 tiles
  *
- * (* both digits of it in tiles of bytes, for many rows of x)
+ * (* for many rows of x, the two bytes of an int16 are multiplied separately, in tiles of bytes)
  *
  * Every function gives each row the same bits whatever the other rows of the call: sums run over k,
  * or over keys, in an order that depends neither on the number of rows nor on the tile. */

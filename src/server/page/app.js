@@ -42,7 +42,7 @@ function keptConversation() {
 
 let saving = 0; // the timer of a save that waits
 let savedAt = 0;
-let opening = false; // a stored conversation is only in part on the page
+let opening = false; // a stored conversation is not completely on the page yet
 
 function forgetSave() {
   clearTimeout(saving);
@@ -315,7 +315,7 @@ async function code(turn) {
 
 function leaveConversation() {
   stopAnswer();
-  if (saving) saveAtOnce(); // else the save would be of the next conversation
+  if (saving) saveAtOnce(); // else the timer would save the next conversation
   running = null;
   turns.forEach((turn) => turn.remove());
   turns = [], failedForKey = null;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMM of four-bit weights with tiles of bytes (AMX), in the integers of gemv_blocks_tmpl.h: a row
- * of x is quantized to int16 in blocks of 256 columns, and both of its digits to base 256 are
- * multiplied by codes less their zeros. Sums of a group are exact, and are scaled and added in the
- * order of GEMV.
+ * of x is quantized to int16 in blocks of 256 columns. Each number is two signed digits to base
+ * 256, which are multiplied by codes minus zero points. Sums of a group are exact; they are scaled
+ * and added in the order of GEMV.
  *
  * Rows of x are the rows of the first factor, so packed rows are [block][16 rows]([64 columns]
  * [lower, upper digits][16][64]), then a step for each row. Weight rows are the columns of the
- * second factor, which needs four columns of each side by side: a panel is [block][32 weight rows](
- * [64 columns][2][4 columns, 16 times][16][4]), then the scales of each group. */
+ * second factor, in which four columns of a weight row lie side by side: a panel is [block][32
+ * weight rows]( [64 columns][2][4 columns, 16 times][16][4]), then the scales of each group. */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 #include "kernels/cpu/common/block_words_tmpl.h"
@@ -214,7 +214,7 @@ INLINE void multiply_bytes_step(const uint8_t *w, const uint8_t *x)
     _tile_dpbssd(3, 5, 7);
 }
 
-/* Vectors add the last group's sums while tiles compute those of the next one. */
+/* Computes a group's sums with tiles while vector instructions scale and add the last group's. */
 INLINE void multiply_group(struct pending_group *last, struct byte_sums *buffers, const uint8_t *w,
                            const uint8_t *x, size_t at, size_t group, struct pending_group now)
 {

@@ -6,9 +6,9 @@ enum {
     AMX_GEMV_TILE_BYTES = 2 << 20,
     AMX_PANEL_BYTES = 3 << 20, /* bytes of both N-blocks' panels */
     AMX_WHOLE_K = 2048,        /* up to this width panels have all columns, else AMX_KC */
-    AMX_INT4_GEMV_MR = 4,      /* BLOCKS_MR */
-    AMX_INT4_PANEL_END = CPU_N_BLOCK * AMX_WHOLE_K / 32 * 4, /* scales of groups */
-    AMX_KC = 1024 /* columns of a panel then; gemm_amx.c has the KC of the L1 cache */
+    AMX_KC = 1024,             /* columns of a panel then; gemm_amx.c has the KC of the L1 cache */
+    AMX_INT4_GEMV_MR = 4,      /* equal to BLOCKS_MR */
+    AMX_INT4_PANEL_END = CPU_N_BLOCK * AMX_WHOLE_K / 32 * 4 /* bytes of the scales of groups */
 };
 
 static const struct matmul_kernels matmul_amx = {

@@ -123,7 +123,7 @@ static bool write_echo(struct completion_stream *s, const struct choice_slot *sl
     return ok;
 }
 
-/* Fails for lack of memory, unless the exchange has an error. */
+/* Fails with the exchange's error or, if it has none, for lack of memory. */
 static bool fail_event(struct completion_stream *s)
 {
     return s->a->error.status ? false : api_fail_memory(&s->a->error);
