@@ -78,7 +78,8 @@ static bool choose_pages(struct input_document *d, const char *list, ey_err *e)
 {
     const int n_pages = d->document.n_pages;
     d->pages = calloc(DOCUMENT_MOST_PAGES, sizeof(*d->pages));
-    if (!d->pages) return ey_fail_memory(e, "a list of pages", DOCUMENT_MOST_PAGES);
+    if (!d->pages)
+        return ey_fail_memory(e, "a list of pages", DOCUMENT_MOST_PAGES * sizeof(*d->pages));
     if (!read_page_list(list, n_pages, d->pages, &d->n))
         return ey_fail(e, EY_BAD_REQUEST,
                        "\"%s\" is not a list of pages such as 3, 1-3, 5- or 1-2,7", list);

@@ -20,22 +20,23 @@ static char next_fragment_byte(const char **at)
     return low >= 0 ? (char)(high << 4 | low) : *text;
 }
 
-/* Reads one token of a JSON pointer in a URI fragment, up to the next slash. The fragment is
- * decoded before ~0, ~1 and slashes are looked for (RFC 6901, section 6). Returns false if the
- * token is too long or contains %00. */
+/* Reads one token of a JSON pointer in a URI fragment, up to the next slash. %41 is decoded before
+ * ~0, ~1 and slashes are recognized (RFC 6901, section 6). Returns false if the token is too long
+ * or contains %00. */
 static bool read_pointer_token(const char **at, char *name, size_t size)
 {
     size_t n = 0;
-    bool escape = false; /* behind a ~ */
+    bool escape = false; /* the last character was ~ */
     while (**at) {
         const char *next = *at;
         char c = next_fragment_byte(&next);
         if (c == '/') break;
-        if (!c || n + 1 >= size) return false;
+        if (!c) return false;
         if (escape && (c == '0' || c == '1')) {
             name[n - 1] = c == '0' ? '~' : '/';
             escape = false;
         } else {
+            if (n + 1 >= size) return false;
             name[n++] = c;
             escape = c == '~';
         }
