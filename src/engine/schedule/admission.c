@@ -94,6 +94,7 @@ void preempt_request(ey_engine *engine, ey_generation *gen)
 {
     release_resources(engine, gen);
     remove_running(&engine->scheduler, gen);
+    async_step_forget(&engine->scheduler, gen); /* its blocks are free */
     gen->state = GENERATION_WAITING;
     request_queue_push_front(&engine->scheduler.queue, gen);
     engine->scheduler.stats.preemptions++;
