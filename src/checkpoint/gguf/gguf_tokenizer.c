@@ -219,7 +219,7 @@ static bool add_pipeline(struct gguf_vocab *v, const char *pipeline)
         return false;
     }
     /* room for all tokens, because the table rehashes all of them when it grows */
-    lh_table_resize(json_object_get_object(v->vocab), (int)(2 * v->n + 16));
+    if (v->vocab) lh_table_resize(json_object_get_object(v->vocab), (int)(2 * v->n + 16));
     ok = put_in(v, model, "vocab", v->vocab);
     ok = put_in(v, model, "merges", v->merges) && ok;
     return ok && put_in(v, model, "type", json_object_new_string("BPE"));
