@@ -116,5 +116,7 @@ bool pooled_fit_prompt(ey_prompt *p, const ey_engine *engine, const ey_request *
         return fail_long_prompt(p, limit, e);
     memmove(p->ids.id + end - excess, p->ids.id + end, closing * sizeof(*p->ids.id));
     p->ids.n -= excess;
+    for (size_t i = 0; i < p->n_images; i++)
+        if (p->images[i].span.first >= end) p->images[i].span.first -= excess;
     return true;
 }
