@@ -333,12 +333,8 @@ async function beginAnew(images = []) {
   showList(conversation.id);
 }
 
-async function openConversation(id) {
-  const kept = await loadConversation(id).catch(() => null);
-  if (!kept) return false;
-  leaveConversation();
-  conversation = kept;
-  opening = true;
+/* Puts the images and turns of a stored conversation on the page. */
+async function showTurns(kept) {
   const ofTurns = kept.turns.flatMap((turn) => turn.images);
   const { sent } = await setImages(ofTurns, kept.draft.images);
   const byId = new Map(sent.map((image) => [image.id, image]));
@@ -347,8 +343,20 @@ async function openConversation(id) {
     if (turn.thinking) made.think(turn.thinking);
     made.finish();
   }
-  question.value = kept.draft.text;
-  opening = false;
+}
+
+async function openConversation(id) {
+  const kept = await loadConversation(id).catch(() => null);
+  if (!kept) return false;
+  leaveConversation();
+  conversation = kept;
+  opening = true;
+  try {
+    await showTurns(kept);
+    question.value = kept.draft.text;
+  } finally {
+    opening = false;
+  }
   fitQuestion();
   busy(false);
   storeOpen(id);
