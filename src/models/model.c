@@ -211,8 +211,8 @@ static bool check_quantized_weights(struct model *m, const char *dir, ey_err *e)
 {
     if (is_grouped(&m->embed) || has_grouped_vision(m))
         return ey_fail(e, EY_BAD_MODEL,
-                       "%s: the embedding or the vision encoder has weights in groups of columns; "
-                       "only the text model's layers and its head may have them",
+                       "%s: the embedding or the vision encoder has weights quantized in groups of "
+                       "columns; only the text model's layers and its head may have them",
                        dir);
     if (m->head.place)
         return ey_fail(e, EY_BAD_MODEL,

@@ -100,14 +100,14 @@ static void remark_on(struct model *model, const struct template_file *t)
               template_differences(&found, t->text, t->n, &format);
     if (ok && found.size)
         model_remark(model,
-                     "%s: the checkpoint's chat template is not used; prompts have eyelet's own "
-                     "format for %s, and the template differs from it in: %s",
+                     "%s: the checkpoint's chat template is not used; prompts are written in "
+                     "eyelet's own format for %s, and the template differs from it in: %s",
                      t->file, family->model_type, found.data);
     else
         model_remark(model,
-                     "%s: the checkpoint's chat template is not used; prompts have eyelet's own "
-                     "format for %s. The template is unknown, but its default system prompt, "
-                     "thinking and tail look the same",
+                     "%s: the checkpoint's chat template is not used; prompts are written in "
+                     "eyelet's own format for %s. The template is unknown, but its default system "
+                     "prompt, thinking and generation prompt look the same",
                      t->file, family->model_type);
     buf_free(&written);
     buf_free(&found);

@@ -131,7 +131,7 @@ static bool check_bitsandbytes(const struct config *q, struct checkpoint *ckpt, 
         if (!strstr(t->name, ".quant_state.") && !strstr(t->name, ".SCB")) continue;
         return ey_fail(
             e, EY_BAD_MODEL,
-            "%s: a bitsandbytes checkpoint, which is not supported; download the "
+            "%s: bitsandbytes checkpoints are not supported; download the "
             "original%s%.100s and use --quantize int4, or take a compressed-tensors, AWQ "
             "or GPTQ checkpoint",
             q->what, original ? " " : "", original ? original : "");
@@ -318,7 +318,7 @@ static bool read_awq_config(struct quantization *out, const struct config *q, ey
         !json_optional_int(q->object, "q_group_size", -1, EY_MAX_WIDTH, &group, q->what, e) ||
         !json_optional_int(q->object, "group_size", -1, EY_MAX_WIDTH, &group, q->what, e) ||
         !json_optional_bool(q->object, "zero_point", &zeros, q->what, e) ||
-        !config_one_of(q, "version", versions, "a checkpoint of AutoAWQ's version gemm", e) ||
+        !config_one_of(q, "version", versions, "an AutoAWQ checkpoint of version gemm", e) ||
         !config_one_of(q, "backend", backends, "a checkpoint of AutoAWQ", e))
         return false;
     const bool rows = version && strcasecmp(version, "gemv") == 0;
@@ -397,7 +397,7 @@ static bool read_auto_round(struct quantization *out, const struct config *q, ey
     const char *key = json_member(q->object, "packing_format") ? "packing_format" : "backend",
                *packing = text_member(q->object, key);
     if (!config_one_of(q, key, packings, "a checkpoint packed as auto_gptq or auto_awq", e) ||
-        !config_one_of(q, "data_type", types, "a checkpoint of the type int, fp8 or nv_fp", e) ||
+        !config_one_of(q, "data_type", types, "a checkpoint with data_type int, fp8 or nv_fp", e) ||
         !read_gptq_bits(out, q, e) ||
         !json_optional_bool(q->object, "sym", &out->symmetric, q->what, e))
         return false;
@@ -452,6 +452,6 @@ bool config_read_quantization(struct quantization *out, struct checkpoint *ckpt,
     return ey_fail(
         e, EY_BAD_MODEL,
         "%s: quant_method %.40s is not supported; use a compressed-tensors, AWQ, GPTQ or "
-        "FP8 checkpoint, or " INSTEAD,
+        "FP8 checkpoint, or the BF16 one, with --quantize if it is too large",
         s.q.what, shown ? config_shown(shown) : "(none)");
 }

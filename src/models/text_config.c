@@ -166,7 +166,8 @@ static bool add_eos(struct model *m, json_object *value, const char *what, ey_er
         return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id %.60s is not an id below vocab_size %d",
                        what, config_shown(value), m->text.vocab_size);
     if (m->n_eos == EY_MAX_EOS - 1)
-        return ey_fail(e, EY_BAD_MODEL, "%s: more than %d eos_token_id", what, EY_MAX_EOS - 1);
+        return ey_fail(e, EY_BAD_MODEL, "%s: eos_token_id has more than %d values", what,
+                       EY_MAX_EOS - 1);
     m->eos[m->n_eos++] = (int)id;
     return true;
 }

@@ -192,17 +192,16 @@ static void own_template(void **state)
         const char *file, *path, *value, *says;
     } rows[] = {
         {"tokenizer_config.json", "chat_template", "\"" TAIL "\"",
-         "tokenizer_config.json: the checkpoint's chat template is not used; prompts have eyelet's "
-         "own format for qwen3_vl. The template is unknown, but its default system prompt, "
-         "thinking and tail look the same\n"},
+         "tokenizer_config.json: the checkpoint's chat template is not used; prompts are written "
+         "in eyelet's own format for qwen3_vl. The template is unknown, but its default system "
+         "prompt, thinking and generation prompt look the same\n"},
         {"tokenizer_config.json", "chat_template",
          "[{\"name\":\"tool_use\",\"template\":\"x\"},{\"name\":\"default\",\"template\":\"" WORDS
              TAIL "\"}]",
          "differs from it in: default system prompt \"Answer in capital letters.\"\n"},
         {"chat_template.json", "", "{\"chat_template\":\"" TAIL "<think>\"}",
-         "chat_template.json: the checkpoint's chat template is not used; prompts have eyelet's "
-         "own "
-         "format for qwen3_vl, and the template differs from it in: thinking\n"},
+         "chat_template.json: the checkpoint's chat template is not used; prompts are written in "
+         "eyelet's own format for qwen3_vl, and the template differs from it in: thinking\n"},
         {"chat_template.json", "", "[]", ""},
         {"chat_template.json", "", "{\"chat_template\": 5}", ""},
     };
