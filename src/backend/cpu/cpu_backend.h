@@ -44,11 +44,11 @@ struct cpu {
     struct pool *pool;
     const struct cpu_kernels *k;
     struct backend_limits limits;
-    size_t stride;  /* elements of a packed row: max_width padded to CPU_K_STEP */
-    void *packed;   /* packed input of the next matmul: [max_rows, stride] of at most 4 bytes, and a
-                       tile of gemv() */
-    float *rows[2]; /* [max_rows, stride] intermediates */
-    float *placed_rows;          /* [max_rows, stride] x in a matrix's column order, or NULL */
+    size_t stride;      /* elements of a packed row: max_width padded to CPU_K_STEP */
+    void *packed;       /* packed input of the next matmul: [max_rows, stride] elements of at most 4
+                           bytes, and room for a tile of gemv() */
+    float *rows[2];     /* [max_rows, stride] intermediates */
+    float *placed_rows; /* [max_rows, stride] x in a matrix's column order, or NULL */
     float *vectors[CPU_VECTORS]; /* [stride] decoded norm weights and biases */
     uint8_t *scratch;            /* [threads, scratch_size] */
     size_t scratch_size;
@@ -104,8 +104,8 @@ struct cpu_linear {
     size_t y_stride;
 };
 
-/* Multiplies linears[n_linears] with the same input, together those that use the same kernels.
- * SILU_MUL takes two matrices of equal shape; the second's y is scratch. */
+/* Multiplies linears[n_linears] with the same input; those that use the same kernels are multiplied
+ * together. SILU_MUL takes two matrices of equal shape; the second's y is scratch. */
 void cpu_matmul(struct cpu *c, const struct cpu_input *input, const struct cpu_linear *linears,
                 int n_linears, enum cpu_epilogue epilogue);
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Selects the FP8 matrices that are multiplied in int16. One int16 step serves a whole matrix, so
- * every scale block must use nearly the full e4m3 range after a common shift by powers of four, as
- * per-block absmax quantization ensures. A matrix is checked at its first matmul: reading all of
- * them would delay the start. */
+/* Selects the FP8 matrices that are multiplied in int16. All blocks of a matrix have the same int16
+ * step. So, after a shift by powers of four that all of them share, every scale block must use
+ * nearly the full e4m3 range, as it does if each block was quantized by its largest magnitude. A
+ * matrix is checked at its first matmul: reading all of them would delay the start. */
 #include "backend/cpu/cpu_matmul.h"
 
 enum {
     MAX_E4M3 = 126, /* the byte of 448 */
     NAN_E4M3 = 127,
     E4M3_PER_POWER = 16, /* bytes per power of four */
-    /* the byte of 32. With int16 steps of 1/16, normally distributed weights, few of which are
-     * small, then lose less in rounding than activations lose in BF16 */
+    /* The byte of 32. If a block's largest magnitude is at least that, rounding normally
+     * distributed weights, few of which are small, to int16 steps of 1/16 loses less than rounding
+     * activations to BF16. */
     MIN_BLOCK_MAX = 96
 };
 

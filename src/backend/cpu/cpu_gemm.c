@@ -189,14 +189,14 @@ static void gemm_n_group(const struct cpu_matmul_job *j, struct n_group *g)
 
 /* ---- groups ---- */
 
-/* Returns the N-blocks of a group: in SILU_MUL the rows of the second matrix are the second
- * block. */
+/* Returns the number of N-blocks of a group: in SILU_MUL the rows of the second matrix are the
+ * second block. */
 static int n_group_blocks(const struct cpu_matmul_job *j)
 {
     return j->epilogue == CPU_SILU_MUL ? 2 : j->kernels->n_blocks;
 }
 
-/* Returns the weight rows of a group's product. */
+/* Returns the number of output columns of a group: in SILU_MUL, two weight rows give one. */
 static int n_group_rows(const struct cpu_matmul_job *j)
 {
     return j->epilogue == CPU_SILU_MUL ? j->block_rows : n_group_blocks(j) * j->block_rows;

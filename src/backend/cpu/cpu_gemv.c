@@ -53,7 +53,7 @@ static size_t packed_tile_bytes(const struct cpu_matmul_job *j)
     return (size_t)j->kernels->gemv_rows * (size_t)j->in->width * j->kernels->x_element;
 }
 
-/* Returns the packed tile of input rows from `first` on, a multiple of a tile's rows. */
+/* Returns the packed tile that begins with input row `first`, a multiple of rows_at_once(). */
 static void *gemv_packed_tile(const struct cpu_matmul_job *j, int first)
 {
     return (uint8_t *)j->c->packed + (size_t)(first / rows_at_once(j)) * packed_tile_bytes(j);
@@ -120,8 +120,8 @@ static size_t sums_stride(int64_t rows)
     return (size_t)rows + CPU_N_ALIGN;
 }
 
-/* Returns the weight rows of a tile: those of one scale block, or, for kernels that take several
- * blocks in few streams, enough to make the streams long. */
+/* Returns the number of weight rows of a tile: as many as a scale block has, or, for kernels that
+ * read several blocks in few streams, enough to make the streams long. */
 static int64_t weight_rows_per_tile(const struct cpu_matmul_job *j)
 {
     const int columns = j->two_pass ? 2 * rows_at_once(j) : rows_at_once(j);

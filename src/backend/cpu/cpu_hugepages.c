@@ -108,8 +108,8 @@ static void list_copies(struct cpu_hugepages *h, const struct cpu *c)
         if (w->role == ROLE_TEXT || w->role == ROLE_ATTENTION) add_weight_copies(h, c, &w->m);
 }
 
-/* Whether memory for the copies is available, and an eighth of their size more. The file's pages
- * count as available. */
+/* Whether memory is available for the copies and for an eighth of their size in addition. The
+ * file's pages count as available. */
 static bool hugepage_memory_available(size_t bytes)
 {
     return bytes >= HUGEPAGE_BYTES && bytes + bytes / 8 <= memory_available();

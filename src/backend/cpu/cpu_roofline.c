@@ -233,7 +233,7 @@ static double time_short_loop(struct cpu_isa isa, bool low_precision, double bes
 }
 
 /* Whether BF16 pairs are faster than float32. Processors do them at half or twice the rate, so a
- * rough measurement suffices. Measured alternately, because clocks vary. */
+ * rough measurement suffices. The two are measured in turn, because clock rates vary. */
 static bool bf16_is_faster(struct cpu_isa isa)
 {
     double f32 = 1, bf16 = 1;

@@ -141,7 +141,7 @@ static void append_head(const struct qkv_job *j, const struct kv_slot *p, const 
         values[2 * d] = packed[d];
 }
 
-/* Processes items: a KV head of a row with its queries. Items are dealt to threads as in
+/* Processes items; an item is a KV head of a row with its queries. Items are dealt to threads as in
  * cpu_attention(), so that the thread that writes a key reads it next. */
 static void qkv_items(void *context, size_t begin, size_t end, int thread)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The vision encoder's steps on the cpu backend. Queries, keys and values of all patches are stored
- * by head: queries [head, patch, dim] times the softmax scale, keys [head, block of 64 patches,
- * dim, 64], values [head, patch, dim]; or keys and values in the layout of the image kernels. */
+ * by head: queries [head, patch, dim], already multiplied by the softmax scale, keys [head, block
+ * of 64 patches, dim, 64], values [head, patch, dim]. If image kernels are used, keys and values
+ * have their layout instead. */
 #include <math.h>
 #include <string.h>
 

@@ -68,7 +68,8 @@ INLINE void panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, 
         load_tiles(out, in + i * size, stride, n, dtype, cols - i, tables, 2 * AMX_TILE);
 }
 
-/* Decodes a BF12 block; returns false if it is uncompressed. */
+/* Decodes columns k0 .. k0+k-1 of a BF12 block; returns false if the block is stored
+ * uncompressed. */
 static bool bf12_panel_strip(uint16_t *out, const struct cpu_matrix *w, int64_t row, size_t k0,
                              size_t k)
 {

@@ -13,13 +13,13 @@ enum {
     NR = 2 * LANES, /* weight rows whose sums with MR rows of x stay in registers */
     MR = LANES == 16  ? 12
          : LANES == 8 ? 6
-                      : 4,           /* most rows of x */
+                      : 4,           /* largest number of rows of an M-block */
     M_TILE_ROWS = CPU_GEMM_MAX_ROWS, /* rows of a packed tile, which share reads of a panel */
     TILE_SUMS = M_TILE_ROWS * CPU_N_BLOCK
 };
 
-/* Returns the phase that computes a lane of gemv(): the lane's number with its bits reversed. Given
- * a phase, returns its lane. */
+/* Returns the phase (gemm_words_tmpl.h) that computes what a lane of gemv() does: the lane's number
+ * with its bits reversed. The function is its own inverse: it also turns a phase into its lane. */
 INLINE size_t phase_of_lane(size_t lane)
 {
     size_t phase = 0;
@@ -39,21 +39,22 @@ INLINE int m_block_begin(int n, int m_block)
     return n * m_block / n_m_blocks(n);
 }
 
-/* Returns how many floats the sums of a tile on all levels and one phase of its rows take. */
+/* Returns the number of floats in a thread's sums: a tile's sums on all DEPTH levels of the
+ * summation tree, then one phase of the tile's rows, scaled. */
 static inline size_t gemm_sums_size(size_t width)
 {
     return DEPTH * TILE_SUMS + M_TILE_ROWS * width / LANES;
 }
 
-/* What is prefetched: the packed rows that are read next, and the next micro-panel. `step` is in
- * bytes per two steps of the loop over k. */
+/* What is prefetched: the packed rows that are read next, and the next micro-panel. Every two
+ * iterations of the loop over k, `from` advances by `step` bytes. */
 struct gemm_prefetch {
     const char *from[2];
     size_t step[2];
 };
 
-/* One instance of `call` for each number of rows of an M-block, so that its sums stay in
- * registers. */
+/* Expands `call` for each possible number of rows of an M-block: if the number is a constant, the
+ * sums stay in registers. */
 #define MR_CASE(call, rows) \
     case rows: call((rows < MR ? rows : MR)); break;
 /* clang-format off */

@@ -2,10 +2,11 @@
 /* GEMM (many rows of x) for weights with scales in groups, as int16 (block_words_tmpl.h). Sums of
  * a group are exact, and are added in the order of gemv_blocks_tmpl.h.
  *
- * For each 256 columns a packed tile has [M-block]([pairs of columns and of sums of 32 columns]
- * [rows of the M-block, 2] int16), then a step for each row. A panel has for each group
+ * For each 256 columns a packed tile has [M-block]([pairs of columns, then a pair for each sum of
+ * 32 columns][rows of the M-block, 2] int16), then a step for each row. A panel has for each group
  * [micro-panel]([pairs of the group][NR, 2] int16, then a scale for each weight row); minima are
- * stored like a group of eight pairs. Pairs of a sub of 32 columns have the order of its lanes. */
+ * stored like a group of eight pairs. The pairs of a sub (32 columns) are in the order of its
+ * lanes. */
 #ifndef EY_KERNELS_CPU_GEMM_BLOCKS_TMPL_H
 #define EY_KERNELS_CPU_GEMM_BLOCKS_TMPL_H
 
@@ -100,7 +101,7 @@ INLINE struct panel_shape panel_shape_of(const struct tensor *w, size_t k, size_
                                 has_minima(w->dtype)};
 }
 
-/* Returns the number of rows of NR words. */
+/* Returns the size of a micro-panel's block, in rows of NR words. */
 INLINE size_t panel_rows(const struct panel_shape *s)
 {
     return s->pairs + s->pairs / s->group + (s->minima ? SUBS + 1 : 0);
@@ -223,7 +224,7 @@ INLINE void add_scaled_sums(float *sums, int_vector (*acc)[2], const uint32_t *w
     }
 }
 
-/* sums[n][NR] += a block of a micro-panel times that of n packed rows. */
+/* sums[n][NR] += a block of a micro-panel times the same block of n packed rows. */
 INLINE void gemm_blocks_m_block(float *sums, const uint32_t *w, const uint32_t *x,
                                 const float *steps, const struct panel_shape *s, int n,
                                 struct gemm_prefetch next)

@@ -12,9 +12,8 @@
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 
-enum {
-    W_BLOCK_LENGTH = 80000 /* in steps; the product with X_BLOCK_LENGTH is below 2^31 */
-};
+/* Length of a block of BF16 weights, in steps. X_BLOCK_LENGTH times it is below 2^31. */
+enum { W_BLOCK_LENGTH = 80000 };
 
 INLINE size_t block_pairs(size_t k, size_t padded)
 {
@@ -29,7 +28,7 @@ static size_t x_offset_int16(size_t k, int n)
     return k / FP8_BLOCK * (size_t)n * (FP8_BLOCK * sizeof(uint16_t) + sizeof(float));
 }
 
-/* Transposes LANES rows' words from column LANES · i on and stores the first n words of each column
+/* Transposes vector i of each of LANES rows, and stores the first n words of each resulting column
  * in `out`, columns `stride` apart. */
 INLINE void store_int16_columns(uint32_t *out, size_t stride, int_vector (*words)[BLOCK_VECTORS],
                                 size_t i, int n)
@@ -75,8 +74,8 @@ static void pack_gemm_int16(void *out, const struct packing_args *p)
 
 /* ---- panels ---- */
 
-/* Returns where a panel's block that begins with column k has LANES rows from `at` on. Their steps
- * follow the strip's last pair. */
+/* Returns the address of LANES rows from `at` on in the panel's block that begins with column k.
+ * Their steps follow the strip's last pair. */
 INLINE uint32_t *panel_offset(void *panel, size_t k, size_t pairs, size_t strips, size_t at)
 {
     const size_t before = (k / 2 + k / FP8_BLOCK) * strips + at / NR * (pairs + 1);
@@ -187,7 +186,7 @@ INLINE void gemm_int16_pair(int_vector (*acc)[2], const uint32_t *w, const uint3
     }
 }
 
-/* sums[n][NR] += a scale block of a micro-panel times that of n packed rows. */
+/* sums[n][NR] += a scale block of a micro-panel times the same block of n packed rows. */
 INLINE void gemm_int16_m_block(float *sums, const uint32_t *w, const uint32_t *x,
                                const float *steps, size_t pairs, int n, struct gemm_prefetch next)
 {

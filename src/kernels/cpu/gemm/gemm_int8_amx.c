@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GEMM of four-bit weights with tiles of bytes (AMX), in the integers of gemv_blocks_tmpl.h: a row
- * of x is quantized to int16 in blocks of 256 columns. Each number is two signed digits to base
- * 256, which are multiplied by codes minus zero points. Sums of a group are exact; they are scaled
- * and added in the order of GEMV.
+/* GEMM of four-bit weights with tiles of bytes (AMX), with the same integers as
+ * gemv_blocks_tmpl.h: a row of x is quantized to int16 in blocks of 256 columns. Each number is two
+ * signed digits to base 256, which are multiplied by codes minus zero points. Sums of a group are
+ * exact; they are scaled and added in the order of GEMV.
  *
  * Rows of x are the rows of the first factor, so packed rows are [block][16 rows]([64 columns]
  * [lower, upper digits][16][64]), then a step for each row. Weight rows are the columns of the
@@ -20,7 +20,7 @@ enum {
     PAIR_RESULTS = PAIR_ROWS * CPU_AMX_MR
 };
 
-/* Returns the columns of the block that begins with column k. */
+/* Returns the number of columns of the block that begins with column k. */
 static size_t block_columns(size_t k, size_t end)
 {
     return end - k < BLOCK ? end - k : BLOCK;
@@ -90,7 +90,7 @@ INLINE char int4_group_zero(const struct int4_row *r, size_t group)
     return (char)(word >> r->shift & 15);
 }
 
-/* Returns 64 codes of a row less their zero points, as bytes; those from byte `n` on are 0. */
+/* Returns 64 codes of a row minus their zero points, as bytes; the bytes from `n` on are 0. */
 INLINE __m512i codes_less_zeros(const struct int4_row *r, size_t k, size_t n, size_t group)
 {
     const __m256i packed = n < BYTE_K ? _mm256_zextsi128_si256(load_lane(r->nibbles + k / 2))
@@ -105,7 +105,7 @@ INLINE __m512i codes_less_zeros(const struct int4_row *r, size_t k, size_t n, si
     return _mm512_maskz_sub_epi8(n < BYTE_K ? UINT32_MAX : UINT64_MAX, codes, zeros);
 }
 
-/* Packs a block of up to 16 weight rows, of which n exist. */
+/* Packs a block of a strip of 16 weight rows, of which only the first n exist. */
 INLINE void pack_byte_strip(uint8_t *out, float *scales, const struct cpu_matrix *w, int64_t row,
                             int n, size_t k, size_t columns)
 {
@@ -164,7 +164,7 @@ struct pending_group {
     const float *scales, *steps;
 };
 
-/* Adds rows first .. first+n-1. */
+/* Scales and adds the group's sums for packed rows first .. first+n-1. */
 INLINE void add_group_rows(const struct pending_group *p, int first, int n)
 {
     if (!p->to) return;
@@ -181,7 +181,7 @@ INLINE void add_group_rows(const struct pending_group *p, int first, int n)
         }
 }
 
-/* Configures tiles of 16 rows for products of `columns` columns. */
+/* Configures the tiles for multiply_bytes_step() with `columns` columns. */
 INLINE void configure_bytes(size_t columns)
 {
     struct {
@@ -214,7 +214,8 @@ INLINE void multiply_bytes_step(const uint8_t *w, const uint8_t *x)
     _tile_dpbssd(3, 5, 7);
 }
 
-/* Computes a group's sums with tiles while vector instructions scale and add the last group's. */
+/* Computes a group's sums with tiles while vector instructions scale and add those of the previous
+ * group, `last`. */
 INLINE void multiply_group(struct pending_group *last, struct byte_sums *buffers, const uint8_t *w,
                            const uint8_t *x, size_t at, size_t group, struct pending_group now)
 {

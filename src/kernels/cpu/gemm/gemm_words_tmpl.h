@@ -2,11 +2,12 @@
 /* GEMM (many rows of x) in float32, or with pairs of BF16 if HAVE_BF16, with panels of decoded
  * weights.
  *
- * GEMV has columns in lanes: lane l adds every LANES-th word of two rows, and the lanes are added
- * at the end. Here the lanes are weight rows, and a lane of GEMV becomes a k-phase: LANES phases,
- * whose sums are added in the order of sum_lanes_of(). Nothing is added across lanes, and a phase
- * reads a LANES-th of the rows, which fits into the L1 cache. Phases run in the order of that
- * summation tree, so at most DEPTH sums are pending. A word is a float32, or two BF16.
+ * GEMV has columns in lanes: lane l sums the products of every LANES-th word of a weight row and a
+ * row of x, and the lanes are added at the end. Here the lanes are weight rows, and a lane of GEMV
+ * becomes a k-phase: there are LANES phases, whose sums are added in the order of sum_lanes_of().
+ * Nothing is added across lanes, and a phase reads a LANES-th of the packed rows, which fits into
+ * the L1 cache. Phases run in the order of that summation tree, so at most DEPTH sums are pending.
+ * A word is a float32, or two BF16.
  *
  * Packed rows are [M-block][phase][steps][rows of the M-block] words, panels are
  * [phase][micro-panel][steps][NR] words. Rows for weights with scales are packed as float32 and
@@ -98,8 +99,8 @@ INLINE const uint32_t *same_address(const uint32_t *x)
 
 /* acc[n][2] += a step of a micro-panel times those of n rows. If FMAs can broadcast a word from
  * memory, the second product of nearly every row reads its word through `again`, the same address,
- * which leaves few instructions besides the FMAs. Every sixth row loads it to a register, because
- * processors start only as many reads as FMAs. */
+ * which leaves few instructions besides the FMAs. In every sixth row both products share one load
+ * to a register instead, because processors start no more reads than FMAs per cycle. */
 INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n)
 {
     vf w0 = load_vf(w), w1 = load_vf(w + LANES);
@@ -109,8 +110,9 @@ INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uin
     }
 }
 
-/* Multiplies a micro-panel by n packed rows in one phase. `sums` are those of level 0; the pending
- * sums of lower levels are added to those of the phase. The number of steps is even. */
+/* Multiplies a micro-panel by n packed rows in one phase. `sums` points to the sums of level 0; for
+ * each trailing one bit of `phase`, the pending sums of the next lower level are added to the
+ * phase's. The number of steps is even. */
 INLINE void gemm_m_block(float *sums, unsigned phase, const float *w, const uint32_t *x,
                          size_t steps, int n, const struct gemm_prefetch *next)
 {

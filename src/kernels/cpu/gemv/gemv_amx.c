@@ -68,7 +68,8 @@ struct weight_strip {
     const float *scale[AMX_ROWS]; /* block scales of FP8 rows */
 };
 
-/* Returns the distance between a strip's rows, when `left` rows are left. */
+/* Returns the distance between the `rows` rows of a strip, in rows, if `left` rows of the tile
+ * remain. */
 static int rows_apart(int left, int rows)
 {
     int apart = 1;
@@ -153,7 +154,7 @@ INLINE void gemv_strip_bf16(const struct gemv_args *t, const struct weight_strip
     }
 }
 
-/* Stores the sums of a strip's n rows, `stride` apart, to out[x][rows, `apart` from each other]. */
+/* Stores the sums of a strip's n rows: sums[row * stride + x] to out[x][row * apart]. */
 INLINE void store_strip(float *out, size_t out_stride, const float *sums, int stride, int n_x,
                         int apart, int n)
 {
@@ -186,8 +187,8 @@ INLINE void gemv_strips(float *out, size_t out_stride, const struct gemv_args *t
 
 /* ---- BF12 blocks (bf12.h) ---- */
 
-/* Computes sums of n <= 2 strips from `row` of the matrix on, [strip][row][n_x]: two are read in
- * two streams. */
+/* Computes the sums [strip][row][n_x] of one or two strips from `row` of the matrix on. Two strips
+ * are read in two streams. */
 INLINE void gemv_bf12_blocks_amx(float sums[][AMX_ROWS * AMX_ROWS], const struct gemv_args *t,
                                  int64_t row, const int n)
 {
@@ -285,8 +286,8 @@ INLINE void gemv_bf12_amx(float *out, size_t out_stride, const struct gemv_args 
 
 enum {
     GROUP_WEIGHTS = AMX_ROWS * FP8_BLOCK,
-    GROUP_ROW = FP8_BLOCK, /* elements between rows of decoded tiles: two tiles have 64 columns, two
-                              more the next 64 */
+    GROUP_ROW = FP8_BLOCK, /* elements from one row of the decoded tiles to the next: two tiles have
+                              the block's first 64 columns, two more have the other 64 */
     FOLD_LANES = 8
 };
 
@@ -305,8 +306,8 @@ INLINE __mmask64 unusual_e4m3(__m512i quantized)
 
 /* Like fp8_to_bf16(), but for 64 values that are not unusual, and without the byte-permute port:
  * each bit of the BF16 number is an XOR of bits of the e4m3 number. BF16's exponent is e4m3's, e =
- * e3 e2 e1 e0, plus 120: e3, then four times its inverse, then e2 e1 e0. The upper byte has the
- * sign and all but e0; e0 and m lead the other byte. */
+ * e3 e2 e1 e0, plus 120: e3, then the inverse of e3 in four bits, then e2 e1 e0. The upper byte has
+ * the sign and the exponent without e0; the lower byte begins with e0 and the mantissa. */
 INLINE void normal_e4m3_to_bf16(__m512i out[2], __m512i quantized)
 {
     const __m512i high = _mm512_gf2p8affine_epi64_epi8(quantized,
@@ -367,8 +368,8 @@ INLINE void decode_fp8_group(uint16_t *out, const struct weight_strip *s, size_t
     const int rows = AMX_ROWS / beside;
     const int halves = beside > 1 || at + CPU_K_STEP < s->row_bytes ? 2 : 1;
     const bool last = at + CPU_PREFETCH_BYTES >= s->row_bytes;
-    /* with few streams the following rows continue each stream, and at its end the prefetched rows
-     * have already been read */
+    /* In few streams, what follows a row is the stream's next row; what follows the stream's last
+     * row begins the next stream, and has already been read. */
     const uint8_t *ahead = beside > 1 ? s->w + STREAM_PREFETCH_BYTES
                            : !last    ? s->w + CPU_PREFETCH_BYTES
                            : s->next  ? s->next + CPU_PREFETCH_BYTES - s->row_bytes
@@ -395,9 +396,9 @@ INLINE void fold_sums(float *sums, float scale, int n_x)
     _tile_zero(0);
 }
 
-/* Adds the sums of scale blocks at and at + 1, [block, row][block, x], times the scales of each
- * row, to sums[row][FOLD_LANES]. Touches only wanted sums: the others may be denormals,
- * which take a hundred times as long to add. */
+/* Adds the sums of scale blocks `at` and `at` + 1, [block, row][block, x], times the scales of each
+ * row, to sums[row][FOLD_LANES]. Only the first n_x lanes are added: the others may hold
+ * denormals, which take a hundred times as long to add. */
 INLINE void fold_two(float *sums, const float *block, const float *const *scale, size_t at, int n_x)
 {
     const int rows = AMX_ROWS / 2, row = 2 * n_x;
@@ -454,7 +455,8 @@ INLINE __m512 fold_beside(__m512 total, float *sums, const float *block, const f
 }
 
 /* Stores sums as [row][4] for four blocks side by side, [row][FOLD_LANES] for two, [row][n_x] for
- * one. Those of several blocks are folded one iteration later, when they have reached the cache. */
+ * one. With two or four, the products of an iteration are folded in the next one, when they have
+ * reached the cache. */
 INLINE void gemv_8bit_strip(float *sums, const struct gemv_args *t, const struct weight_strip *s,
                             const int beside, enum dtype dtype, const struct byte_tables *tables)
 {
@@ -527,7 +529,7 @@ INLINE void gemv_8bit_beside(float *out, size_t out_stride, const struct gemv_ar
     }
 }
 
-/* Multiplies the rows of one scale block after the other. */
+/* Multiplies weight rows, one scale block of rows after the other. */
 INLINE void gemv_8bit_blocks(float *out, size_t out_stride, const struct gemv_args *t,
                              enum dtype dtype)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GEMV (few rows of x) for weights with scales in groups (block_words_tmpl.h).
  *
- * Eight weight rows are processed at a time, 256 columns of each in turn. Each row has a vector of
- * sums, or one for each load if lanes are groups. Then the sums of the eight rows are placed side
- * by side, converted to float and multiplied by their scales.
+ * Eight weight rows are processed at a time, 256 columns of each in turn. Each row has one vector
+ * of sums, or one for each load if its lanes have different scales. Then the sums of the eight rows
+ * are placed side by side, converted to float and multiplied by their scales.
  *
  * Packed rows are consecutive: [columns] int16, then a step for each row and block, then X_SUMS
  * bytes for each row and block: the sums of 32 columns, in the form that corrects the results for
@@ -55,8 +55,9 @@ INLINE void pack_sums_for_minima(int8_t *out, const int16_t *words)
     }
 }
 
-/* Writes the zeros' contribution to the sums of lanes, [subs, 4]: for Q4_0, whose zeros are 8, the
- * number itself; for others, a pair that zeros are multiplied by. */
+/* Writes what corrects the sums of lanes for zero points, [subs, 4]: for Q4_0, whose zero points
+ * are always 8, the correction itself; for other types, a pair of digits by which the zero point is
+ * multiplied. */
 INLINE void pack_sums_for_zeros(int8_t *out, const int16_t *words, enum dtype dtype, int subs)
 {
     for (int s = 0; s < subs; s++) {
@@ -315,19 +316,19 @@ struct blocks_job {
     struct block_row row[STREAMS];
     rows_vf sums[BLOCKS_MR];
     struct group_shape group;
-    enum dtype scales; /* type */
+    enum dtype scales; /* dtype of the scales of int4 groups */
 };
 
 enum { WIDE_GROUP = 128, WIDE_SUBS = WIDE_GROUP / SUB };
 
-/* Returns the number of loads that form one group with all their lanes, or 1 if each lane is a
- * group of its own. */
+/* Returns the number of loads whose lanes all belong to one group, or 1 if groups are smaller than
+ * a load. */
 INLINE int loads_of_sum(const struct blocks_job *j, enum dtype dtype)
 {
     return has_sub_scales(dtype) ? LOADS : j->wide ? WIDE_SUBS / LOAD_SUBS : 1;
 }
 
-/* Prefetches as many lines as the block has, but further ahead. */
+/* Prefetches as many lines as the block at p has, a fixed distance ahead of it. */
 INLINE void prefetch_block(const uint8_t *p, size_t bytes)
 {
     UNROLL
@@ -364,7 +365,7 @@ INLINE int chains_of(int n)
     return n <= 2 ? 2 : 1;
 }
 
-/* acc[chains][n] += load `load` of a block of a weight row times those of n rows of x. */
+/* acc[chains][n] += one load of a block of a weight row times the same columns of n rows of x. */
 INLINE void multiply_load_words(int_vector *acc, const struct blocks_job *j, enum dtype dtype,
                                 const uint8_t *p, const struct sub_numbers *sub, size_t k, int load,
                                 int lanes, int n)
@@ -431,8 +432,8 @@ INLINE int_vector add_zeros(int_vector sum, const struct blocks_job *j, enum dty
     return dot_accumulate(sum, numbers_as_pairs(sub->eight[0], load * LOAD_SUBS), x);
 }
 
-/* Returns the float16 at byte `at` of a block of each row. It is assembled in a register, because a
- * vector that was stored in pieces is slow to load. */
+/* Converts the float16 at byte `at` of the block of each row. The vector of them is assembled in a
+ * register, because loading a vector that was just stored in pieces is slow. */
 INLINE rows_vf half_of_rows(const struct blocks_job *j, enum dtype dtype, size_t k, int at)
 {
     const size_t from = k / BLOCK * block_bytes(dtype) + (size_t)at;

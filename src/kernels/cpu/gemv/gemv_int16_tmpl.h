@@ -177,7 +177,8 @@ INLINE void gemv_int16_columns(int_vector *acc, const uint8_t *const *w, const s
     }
 }
 
-/* Stores the sums of vectors from `first` on, `all` in total; `vectors` belong to each row of x. */
+/* Stores the sums of the vectors from `first` on. There are `all` vectors, `vectors` of them for
+ * each row of x. */
 INLINE void store_int16_sums(float *out, size_t out_stride, vf sums, int first, int all,
                              int vectors, const struct weight_streams *p, const struct gemv_args *t)
 {
@@ -229,7 +230,7 @@ INLINE void gemv_int16_streams(float *out, size_t out_stride, const struct gemv_
         store_int16_sums(out, out_stride, sums[i / SUM_VECTORS], i, all, vectors, &p, t);
 }
 
-/* Multiplies all weight rows in the given number of streams. */
+/* Multiplies all weight rows, in GEMV_INT16_NR(n) streams. */
 INLINE void gemv_int16_tile(float *out, size_t out_stride, const struct gemv_args *t, int n,
                             bool to_l2)
 {

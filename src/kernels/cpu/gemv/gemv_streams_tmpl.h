@@ -74,7 +74,8 @@ INLINE void prefetch_panel(const uint8_t *row, size_t stride, size_t bytes)
     }
 }
 
-/* Adds lanes [n][streams] and stores the sums to out[n][rows]; v is overwritten. */
+/* Adds the lanes of each vector of v[n][streams] and stores the sums to out[n][rows]; v is
+ * overwritten. */
 static __attribute__((noinline, unused)) void store_lane_sums(float *out, size_t out_stride, vf *v,
                                                               const struct weight_streams *p,
                                                               const struct gemv_args *t, int n)
