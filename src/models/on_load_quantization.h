@@ -9,7 +9,7 @@
 
 /* How many of the text model's matrices are quantized, and their errors. */
 struct quantize_report {
-    int n_quantized, n_unquantized; /* quantized; not quantized because of their error */
+    int n_quantized, n_unquantized; /* n_unquantized: their error was too large */
     int n_already;                  /* already stored in as few bits, or of an unsuitable shape */
     double max_error,
         mean_error; /* relative error of samples of the quantized matrices; int4 only */

@@ -72,7 +72,8 @@ static inline bool watch_go_on(const struct watch *w, int done, int total)
  * float32 memory of the last range's backend. Returns false if the watch stopped the step.
  *
  * *handle names the step in calls of graph_ops: wait(), commit() and drop(). It is 0 for a backend
- * without graph_ops, whose finish() waits for the step. NULL is allowed if topk() is not called. */
+ * without graph_ops, whose finish() waits for the step. `handle` may be NULL if topk() is not
+ * called. */
 bool text_model_enqueue(const struct model *model, struct workspace *ws, const struct step *step,
                         float *logits, const struct watch *watch, step_handle *handle);
 /* Computes the logits [n, vocabulary] of the given rows of the last step, which had n_rows rows.

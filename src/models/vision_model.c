@@ -141,8 +141,8 @@ static void merge_tokens(const struct vision_tile *t, const struct merger *w, in
 }
 
 /* Returns how many tokens from `token` on go to adjacent feature rows: those of its feature block
- * and of following blocks that are adjacent in memory. If features cross devices, only those of one
- * block. */
+ * and of following blocks that are adjacent in memory. If features cross devices, counts only those
+ * of one block. */
 static int neighbouring_tokens(const int32_t *feature_block, int token, int end, bool crosses)
 {
     int next = (token / FEATURE_BLOCK + 1) * FEATURE_BLOCK;

@@ -10,15 +10,15 @@
 
 enum { AMX_ROWS = 16, AMX_K = 32, AMX_TILE = AMX_ROWS * AMX_K };
 
-/* Tells the compiler that a tile instruction reads or writes this memory next; some compilers do
- * not see that. */
+/* Tells the compiler that a tile instruction reads or writes this memory; some compilers do not
+ * see that. */
 INLINE void amx_memory(const void *p)
 {
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
 /* Returns v and prefetches one line. The prefetch is tied to the load: processors drop bursts of
- * prefetches, and compilers would gather them. */
+ * prefetches, and compilers would group them. */
 INLINE __m512i load_and_prefetch(__m512i v, const void *line)
 {
     __asm__ volatile("prefetcht0 %1" : "+v"(v) : "m"(*(const char *)line));

@@ -29,7 +29,7 @@ INLINE size_t bf12_word_at(size_t column)
                        : column / 16 * 16 + column / 4 % 2 * 8 + column / 8 % 2 * 4 + column % 4;
 }
 
-/* Decodes 64 columns of row a of a strip, without outliers. */
+/* Decodes 64 columns of row a of a block, without outliers. */
 #if LANES == 16
 INLINE void bf12_to_words(__m512i out[2], const struct bf12_block *s, const uint8_t *step, int a)
 {
@@ -90,7 +90,7 @@ INLINE uint32_t next_outlier(const struct bf12_block *s, uint32_t odd, size_t k)
 }
 
 /* Stores outliers `odd` .. end-1, of 64 columns from k on, to rows first .. first+count-1 of a
- * strip. */
+ * block, which `rows` holds. */
 static __attribute__((noinline, unused)) void patch_outliers(bf12_vector (*rows)[BF12_VECTORS],
                                                              const struct bf12_block *s,
                                                              uint32_t odd, uint32_t end, size_t k,

@@ -2,15 +2,15 @@
 /* Weights with scales in groups as int16: GGUF blocks, and 4-bit weights with separate scales.
  *
  * Rows are processed 256 columns at a time, which is one block of a K type or eight blocks of 32.
- * Codes are multiplied by the integer scales of each 16 or 32 of them (K types), or their zero is
- * subtracted (other types), which gives int16 words. What remains is one float scale per group: 256
- * columns of K types, 32 to 128 of others. Sums of a group are integers, exact in any order. Each
- * 256 columns of a row of activations have a step of their own. The Euclidean length of 256 words
- * of a weight row is at most 65536, so that of 256 columns of x may be 26000 steps (int16_tmpl.h).
+ * Codes become int16 words: each 16 or 32 codes are multiplied by their integer scale (K types), or
+ * their zero is subtracted (other types). What remains is one float scale per group: 256 columns of
+ * K types, 32 to 128 of others. Sums of a group are integers, exact in any order. Each 256 columns
+ * of a row of activations have a step of their own. The Euclidean length of 256 words of a weight
+ * row is at most 65536, so the length of 256 columns of x may be 26000 steps (int16_tmpl.h).
  *
  * A load is a vector of bytes; each 16 of them (a lane) hold the codes of 32 columns. A load
- * becomes four vectors of words, and each of their lanes has every second or fourth column of 32
- * adjacent ones, a `sub`. Rows of x are packed in that order. */
+ * becomes four vectors of words, and each of their lanes has every second or fourth column of a
+ * `sub`, which is 32 adjacent columns. Rows of x are packed in that order. */
 #ifndef EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
 #define EY_KERNELS_CPU_BLOCK_WORDS_TMPL_H
 
@@ -101,8 +101,8 @@ INLINE __m128i load_lane(const void *p)
 }
 
 #if LANES == 16
-/* Loads 16 bytes for each lane, from places `stride` bytes apart. Lanes from n on repeat lane n
- * - 1. */
+/* Loads 16 bytes for each lane, from places `stride` bytes apart. If n is less than the number of
+ * lanes, the other lanes repeat the last of the n. */
 INLINE int_vector load_lanes(const uint8_t *p, size_t stride, int n)
 {
     int_vector v = _mm512_castsi128_si512(load_lane(p));
@@ -341,8 +341,8 @@ INLINE struct sub_numbers eight_bytes_as_numbers(uint64_t bytes)
 }
 
 /* Returns the scales of IQ4_XS minus 32. The lower four bits of a scale are stored in one place,
- * its upper two bits in another. One half of a vector shifts the four bits to the top of words, the
- * other half the two bits. */
+ * its upper two bits in another. In one half of a vector the four bits are shifted to the top of
+ * words, in the other half the two bits. */
 INLINE struct sub_numbers iq4_xs_scales(const uint8_t *p)
 {
     const __m256i at = _mm256_setr_epi8(4, -1, 4, -1, 5, -1, 5, -1, 6, -1, 6, -1, 7, -1, 7, -1, 2,
@@ -391,8 +391,8 @@ INLINE struct sub_numbers load_sub_scales(uint64_t *minima, enum dtype dtype, co
 #define OWN_LANES(e) LANE_OF(e), LANE_OF(e + 1), LANE_OF((e + 2) % 8), LANE_OF((e + 3) % 8)
 #define PAIRS_OF_LANES(e) LANE_OF(e), LANE_OF(e), LANE_OF((e + 2) % 8), LANE_OF((e + 2) % 8)
 
-/* Returns the numbers from `first`, which is even, on: one for each lane, in all words of the lane.
- */
+/* Returns consecutive numbers, the first of which has the even index `first`: one for each lane, in
+ * all words of the lane. */
 INLINE int_vector own_numbers(int_vector eight, int first)
 {
     static const int8_t at[4][64] = {
@@ -478,8 +478,8 @@ INLINE int_vector scale_words(int_vector words, int_vector number, bool raised)
                   : (int_vector)((words_vector)words * (words_vector)number);
 }
 
-/* Makes words of a load of the block at p, of which n subs exist. sub: scales of a K type, zeros of
- * INT4. */
+/* Makes the words of a load of the block at p; n subs of the load exist. `sub` has the scales of a
+ * K type or the zeros of INT4. */
 INLINE void load_words(int_vector words[LOAD_WORDS], enum dtype dtype, const uint8_t *p, int load,
                        int n, const struct sub_numbers *sub)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts weights of types without blocks or groups (F32, BF16, F16, e4m3, int8) to float32, two
- * vectors at a time; of e4m3, also any number of values. */
+ * vectors at a time. Also converts any number of e4m3 values. */
 #ifndef EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 #define EY_KERNELS_CPU_DEQUANTIZE_TMPL_H
 

@@ -17,9 +17,9 @@ INLINE vf scale_by_power(vf p, vf shifted, vf x)
 #endif
 }
 
-/* e^x for x <= 88, relative error below 2e-7: 2^n, n = round(x/ln 2), times the minimax polynomial
- * of degree 6 up to ln(2)/2. 0 gives 1, x below -87 (near float32's end) gives 0, and NaN stays
- * NaN. */
+/* Returns e^x for x <= 88 with a relative error below 2e-7: 2^n, where n = round(x/ln 2), times e^r
+ * of the rest r, by the minimax polynomial of degree 6 for |r| <= ln(2)/2. 0 gives exactly 1, x
+ * below -87 (near the smallest normal float32) gives 0, and NaN stays NaN. */
 INLINE vf exp_vf(vf x)
 {
     vf near = max_vf(splat(-87.0f), x), shifted = near * 1.44269504f + 12582912.0f,

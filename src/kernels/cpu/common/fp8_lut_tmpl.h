@@ -26,8 +26,8 @@ struct byte_tables {
 };
 
 /* Converts 64 quantized values to 64 BF16. Unpacking works within quarters, so the first vector has
- * values 0-7, 16-23, 32-39 and 48-55, the second the rest; the other factor has the same order:
- * bf16_in_fp8_order(), f32_in_fp8_order(). */
+ * values 0-7, 16-23, 32-39 and 48-55, the second the rest. bf16_in_fp8_order() and
+ * f32_in_fp8_order() put x in the same order. */
 INLINE void bytes_to_bf16(__m512i out[2], __m512i quantized, __m512i index,
                           const struct byte_tables *t)
 {

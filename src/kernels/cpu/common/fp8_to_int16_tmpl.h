@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts FP8 weights and rows of x to int16.
  *
- * An e4m3 value is multiplied by 16 and as many powers of four as fit for the whole matrix
- * (cpu_fp8_as_int16.c), and rounded: if the largest value is 448, all from 1/2 on are exact, and
- * smaller ones are off by at most 1/32. Each 128 columns of a row of activations (a block of
+ * An e4m3 value is multiplied by 16 and by the largest power of four with which the whole matrix
+ * fits (cpu_fp8_as_int16.c), and rounded: if the largest value is 448, all from 1/2 on are exact,
+ * and smaller ones are off by at most 1/32. Each 128 columns of a row of activations (a block of
  * scales) have a step of their own. The Euclidean length of 128 weights is at most 16 · 448
- * sqrt(128) = 81,096 steps, so that of 128 columns of x may be 26,000 steps (int16_tmpl.h). Scales
- * multiply the sums of blocks, so a row is packed once for all weights. */
+ * · sqrt(128) = 81,096 steps, so the length of 128 columns of x may be 26,000 steps (int16_tmpl.h).
+ * Scales multiply the sums of blocks, so a row is packed once for all weights. */
 #ifndef EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 #define EY_KERNELS_CPU_FP8_TO_INT16_TMPL_H
 
@@ -24,8 +24,9 @@ struct e4m3_tables {
 
 #if LANES == 16
 /* An int16 is the product of two bytes: one is looked up by all bits but the sign, the other by the
- * sign and the upper three bits of the exponent, for which it is 1, 1, 1, 1, 1, 4, 16 or 64. Powers
- * of four raise exponents by two, which shifts the lookups. */
+ * sign and the upper three bits of the exponent. For the values 0 to 7 of these three bits, its
+ * magnitude is 1, 1, 1, 1, 1, 4, 16 and 64. Each power of four raises exponents by two, so the
+ * tables begin two exponents later. */
 #define LEFT(e) ((e) >= 8 ? 2 + (e) % 2 : (e) / 7)
 #define RIGHT(e) ((e) < 6 ? 6 - (e) : 0)
 #define FIRST_BYTE(eighths, e) ((((eighths) << LEFT(e)) + (1 << RIGHT(e) >> 1)) >> RIGHT(e))
@@ -80,7 +81,7 @@ INLINE __m512i even_before_odd(__m512i words)
 #else
 /* An e4m3 value is its significand (a leading 1, or 0 for a subnormal, and three fraction bits)
  * times a power of two. The leading bit and the power are looked up by the exponent, and mulhrs
- * multiplies and rounds; values below half a unit get 0. */
+ * multiplies and rounds; values below half a step become 0. */
 #define POWER(e) ((e) < 16 ? 1 << (e) >> 2 : 0)
 #define POWERS_FROM(e, shift)                                                             \
     {                                                                                     \
@@ -154,7 +155,7 @@ INLINE float quantize_block(int_vector words[BLOCK_VECTORS], const float *x, siz
     return step;
 }
 
-/* Permutes the columns to the order of unpacked quantized values of CPU_K_STEP columns. */
+/* Permutes the columns to the order in which CPU_K_STEP quantized values are unpacked. */
 INLINE void words_in_fp8_order(int_vector words[BLOCK_VECTORS])
 {
 #if LANES == 16

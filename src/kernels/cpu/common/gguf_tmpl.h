@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts GGUF blocks to float32, 32 values at a time: bit operations make a byte of each code,
  * which is widened, multiplied by the scale of its sixteen codes and added to their minimum.
- * Products of codes and scales are exact, so the fused sum has the bits of
+ * Products of codes and scales are exact, so fused multiply-adds give the same bits as
  * tensor/gguf_units_tmpl.h. */
 #ifndef EY_KERNELS_CPU_GGUF_TMPL_H
 #define EY_KERNELS_CPU_GGUF_TMPL_H

@@ -11,7 +11,8 @@
 
 #include "kernels/cpu/common/simd_tmpl.h"
 
-/* Returns the sum of the squares of factor · x[n], and in *largest their largest magnitude. */
+/* Returns the sum of the squares of factor · x[n], and in *largest the largest
+ * magnitude of factor · x[n]. */
 INLINE float sum_squares(float *largest, const float *x, size_t n, float factor)
 {
     vf max_length = {0}, squares = {0};
@@ -62,8 +63,8 @@ INLINE vf int_to_vf(int_vector v)
     return (vf)_mm512_cvtepi32_ps(v);
 }
 
-/* Adds the products of pairs to the sums. In assembler, because compilers copy sums back and forth
- * for the intrinsic function. */
+/* Adds the products of pairs to the sums. This is inline assembly, because compilers copy sums back
+ * and forth for the intrinsic function. */
 INLINE int_vector dot_accumulate(int_vector sum, int_vector a, int_vector b)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));

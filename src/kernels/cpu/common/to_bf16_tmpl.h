@@ -36,8 +36,8 @@ INLINE struct byte_tables byte_tables_load(enum dtype dtype)
         {_mm512_loadu_si512(integer_high), _mm512_loadu_si512(integer_high + 64)}};
 }
 
-/* From 64 on the exponent is 133, so the lower byte is twice the magnitude; smaller magnitudes are
- * looked up in the first halves of the tables. */
+/* Magnitudes from 64 on have the exponent 133, so their lower byte is twice the magnitude; smaller
+ * ones are looked up in the first halves of the tables. */
 INLINE void int8_to_bf16(__m512i out[2], __m512i quantized, const struct byte_tables *t)
 {
     const __m512i index = _mm512_abs_epi8(quantized), sign = _mm512_set1_epi8((char)0x80);
@@ -90,8 +90,8 @@ INLINE __m512i int4_to_bf16(const uint8_t *p, __m512i table)
     return _mm512_permutexvar_epi16(q, table);
 }
 
-/* Loads 64 weights from column k on, a multiple of 64, with zeros for the last 32 if they do not
- * exist. *table must hold the values of the previous step's group. */
+/* Loads 64 weights from column k on (k is a multiple of 64), with zeros for the last 32 if they do
+ * not exist. *table must hold the values of the previous step's group. */
 INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t group, size_t k,
                       size_t n)
 {

@@ -179,7 +179,7 @@ INLINE void x_packed_words_bf16(vf out[MAX_PACKED_VECTORS], const struct packing
     f32_in_fp8_order(out);
 }
 
-/* Converts n words of two float32 each, times a factor. */
+/* Multiplies n pairs of float32 (first[i], second[i]) by a factor and converts each to a word. */
 INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, size_t n,
                        float factor)
 {
@@ -196,7 +196,8 @@ INLINE void scale_bf16(uint32_t *out, const float *first, const float *second, s
             out + i, there, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
     }
 }
-/* Converts words at .. at+n-1 of the `all` words at x, times their scale. */
+
+/* Multiplies n of the `all` words in x, from index `at` on, by their scale and converts them. */
 INLINE void scale_words_bf16(uint32_t *out, const float *x, size_t all, size_t at, size_t n,
                              float scale)
 {

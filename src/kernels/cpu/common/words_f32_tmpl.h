@@ -304,7 +304,7 @@ INLINE void scale_f32(float *out, const float *x, size_t n, float factor)
         out[i] = x[i] * factor;
 }
 
-/* Multiplies words at .. at+n-1 of the `all` words at x by their scale. */
+/* Multiplies n of the `all` words in x, from index `at` on, by their scale. */
 INLINE void scale_words_f32(uint32_t *out, const float *x, size_t all, size_t at, size_t n,
                             float scale)
 {
