@@ -222,7 +222,7 @@ static bool read_strategy(int *out, const struct config *w, ey_err *e)
         !json_optional_int(w->object, "group_size", -1, EY_MAX_WIDTH, &group, w->what, e))
         return false;
     *out = group > 0 ? (int)group : -1;
-    return !strategy || strcmp(strategy, "group") != 0 || group > 0 ||
+    return !strategy || strcasecmp(strategy, "group") != 0 || group > 0 ||
            ey_fail(e, EY_BAD_MODEL, "%s: group_size is %d; it must be positive", w->what,
                    (int)group);
 }
@@ -239,8 +239,8 @@ static bool read_group_weights(struct group_facts *out, const struct config *w, 
         !json_optional_bool(w->object, "symmetric", &symmetric, w->what, e) ||
         !read_strategy(&group, w, e))
         return false;
-    out->any_floats = out->any_floats || (type && strcmp(type, "float") == 0);
-    if (type && strcmp(type, "float") == 0)
+    out->any_floats = out->any_floats || (type && strcasecmp(type, "float") == 0);
+    if (type && strcasecmp(type, "float") == 0)
         return bits == 4 || bits == 8 ||
                fail_quantization(w, "num_bits", "the FP8, NVFP4 or MXFP4 checkpoint", e);
     out->bits |= 1u << bits;
@@ -293,7 +293,7 @@ static bool read_compressed_tensors(struct quantization *out, const struct confi
     }
     const char *format = text_member(q->object, "format");
     if (facts.any_floats && !facts.any_integers && format &&
-        (strcmp(format, "pack-quantized") == 0 || strcmp(format, "int-quantized") == 0))
+        (strcasecmp(format, "pack-quantized") == 0 || strcasecmp(format, "int-quantized") == 0))
         return ey_fail(e, EY_BAD_MODEL,
                        "%s: format %s stores integers, but all groups have type float", q->what,
                        format);
@@ -363,10 +363,10 @@ static bool read_gptq_config(struct quantization *out, const struct config *q, e
     bool marlin = false;
     if (!json_optional_bool(q->object, "is_marlin_format", &marlin, q->what, e)) return false;
     if (marlin) return fail_quantization(q, "is_marlin_format", instead, e);
-    if (format && strcmp(format, "gptq_p") == 0 && (out->bits & 1u << 3))
+    if (format && strcasecmp(format, "gptq_p") == 0 && (out->bits & 1u << 3))
         return fail_quantization(q, key, instead, e); /* its 3-bit layout differs */
     out->qweight = QWEIGHT_GPTQ;
-    out->zeros_less_one = !format || strcmp(format, "gptq") == 0;
+    out->zeros_less_one = !format || strcasecmp(format, "gptq") == 0;
     return true;
 }
 
@@ -401,9 +401,9 @@ static bool read_auto_round(struct quantization *out, const struct config *q, ey
         !read_gptq_bits(out, q, e) ||
         !json_optional_bool(q->object, "sym", &out->symmetric, q->what, e))
         return false;
-    const bool awq = packing && strcmp(packing, "auto_round:auto_awq") == 0;
+    const bool awq = packing && strcasecmp(packing, "auto_round:auto_awq") == 0;
     out->qweight = awq ? QWEIGHT_AWQ : QWEIGHT_GPTQ;
-    out->zeros_less_one = packing && strcmp(packing, "auto_round:auto_gptq") == 0;
+    out->zeros_less_one = packing && strcasecmp(packing, "auto_round:auto_gptq") == 0;
     return true;
 }
 
