@@ -69,30 +69,31 @@ static void add_unquantized_name(struct quantize_report *r, int layer, const cha
              used ? ", " : "", layer, name);
 }
 
-/* Returns the set's largest error, or -1 if a value is not finite. */
-static double max_set_error(const struct matrix_set *set, struct quantize_report *r,
-                            struct pool *pool)
+/* Writes the set's largest error to *out. */
+static bool max_set_error(double *out, const struct matrix_set *set, int layer,
+                          struct quantize_report *r, struct pool *pool, ey_err *e)
 {
-    double max_error = 0;
+    *out = 0;
     for (int i = 0; i < set->n; i++) {
         struct quantize_error error;
-        if (!quantize_sample_error(&error, set->w[i], pool)) return -1;
+        if (!quantize_sample_error(&error, set->w[i], pool))
+            return ey_fail(e, EY_BAD_MODEL,
+                           "layer %d: a weight of %s is not finite and cannot be quantized", layer,
+                           set->name[i]);
         double relative = quantize_relative_error(&error);
         r->mean_error += relative;
-        max_error = relative > max_error ? relative : max_error;
+        *out = relative > *out ? relative : *out;
     }
-    return max_error;
+    return true;
 }
 
 /* Leaves an int4 set unquantized if it would lose too much. */
 static bool check_set_error(const struct matrix_set *set, int layer, struct quantize_report *r,
                             struct pool *pool, ey_err *e)
 {
-    const double mean = r->mean_error, max_error = max_set_error(set, r, pool);
-    if (max_error < 0)
-        return ey_fail(e, EY_BAD_MODEL,
-                       "layer %d: a weight of %s is not finite and cannot be quantized", layer,
-                       set->name[0]);
+    const double mean = r->mean_error;
+    double max_error;
+    if (!max_set_error(&max_error, set, layer, r, pool, e)) return false;
     if (max_error <= QUANTIZE_MAX_ERROR) {
         r->max_error = max_error > r->max_error ? max_error : r->max_error;
         return true;

@@ -484,26 +484,35 @@ static void wrong_choices(void **state)
     }
 }
 
-static void a_weight_that_is_not_finite(void **state)
+/* Opens a model whose matrix `name` has a NaN as its first element, which the int4 sample contains,
+ * or as its last. */
+static void refuse_not_finite(const char *name, bool last, const char *quantize, const char *says)
 {
-    (void)state;
     char dir[400];
     const char *good = ckpt_make(fixture_dir(), "tiny-gqa4-bf16");
     struct tensor_list list = tensors_read(good);
     ey_engine *engine = NULL;
     ey_err e = {0};
-    snprintf(dir, sizeof(dir), "%s/nan", fixture_dir());
+    snprintf(dir, sizeof(dir), "%s/nan-%s", fixture_dir(), quantize);
     ckpt_copy(good, dir);
-    struct edited_tensor *t = tensors_find(&list,
-                                           "model.language_model.layers.2.mlp.down_proj.weight");
-    t->data[t->size - 2] = 0xc0;
-    t->data[t->size - 1] = 0x7f;
+    struct edited_tensor *t = tensors_find(&list, name);
+    uint8_t *element = last ? t->data + t->size - 2 : t->data;
+    element[0] = 0xc0;
+    element[1] = 0x7f;
     tensors_write(&list, dir);
-    ey_engine_options o = options_of("cpu", "fp8", 0);
+    ey_engine_options o = options_of("cpu", quantize, 0);
     o.model = dir;
     assert_false(ey_engine_open(&engine, &o, &e));
     assert_int_equal(e.code, EY_BAD_MODEL);
-    assert_non_null(strstr(e.text, "layer 2"));
+    if (!strstr(e.text, says)) fail_msg("%s", e.text);
+}
+
+static void a_weight_that_is_not_finite(void **state)
+{
+    (void)state;
+    refuse_not_finite("model.language_model.layers.2.mlp.down_proj.weight", true, "fp8", "layer 2");
+    refuse_not_finite("model.language_model.layers.1.self_attn.v_proj.weight", false, "int4",
+                      "layer 1: a weight of v is not finite");
 }
 
 int main(void)
