@@ -59,14 +59,15 @@ static bool check_plan(ey_diagnosis *out, const ey_engine_options *options)
         return false;
     }
     finding_value(f, (double)plan.total_bytes, "bytes");
-    finding_text(f, "%.300s on %s: %.0f MiB planned, usable memory: %s", plan.directory,
+    finding_text(f, "%.300s on %s: the plan needs %.0f MiB; usable memory: %s", plan.directory,
                  plan.device, (double)plan.total_bytes / (double)mib, plan.budget_rule);
     if (!plan.fits && plan.total_bytes <= plan.budget_bytes)
-        finding_remedy(f, "layers on the CPU take more than --cpu-memory: eyelet plan says what "
-                          "would fit");
+        finding_remedy(f,
+                       "layers on the CPU take more memory than --cpu-memory allows; eyelet plan "
+                       "says what would fit");
     else if (!plan.fits)
         finding_remedy(
-            f, "%llu MiB too many: eyelet plan says what would fit",
+            f, "the plan exceeds the usable memory by %llu MiB; eyelet plan says what would fit",
             (unsigned long long)((plan.total_bytes - plan.budget_bytes + mib - 1) / mib));
     return plan.fits;
 }

@@ -281,7 +281,8 @@ static bool drain(struct server *server, const sigset_t *signals)
     double last = seconds_now(), until = last + server->options->drain_seconds;
     http_server_drain(server->http_server);
     if (has_busy_connections(server))
-        log_line("stopping: requests have %d s to finish; another signal stops the server at once",
+        log_line("stopping: requests have %d s to finish; SIGINT (Ctrl-C), or SIGTERM after 1 s, "
+                 "stops the server at once",
                  server->options->drain_seconds);
     while (has_busy_connections(server) && seconds_now() < until) {
         if (is_told_again(signals, TICK_SECONDS / 10, &last)) return false;

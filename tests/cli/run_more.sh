@@ -185,8 +185,8 @@ say "doctor says that models can be run"
 try "doctor --json" 0 '^.*"usable": true' - doctor --device cpu --json
 same "members of doctor --json" usable,findings keys
 same "members of a finding" name,level,text,remedy,value,unit findings.0.keys
-try "doctor says that the model of EYELET_MODEL fits" 0 '^ok +model .*demo on cpu: [0-9]+ MiB planned' - doctor --device cpu
-try "doctor on a model that is not downloaded uses its shapes" 0 '^ok +model +qwen3-vl:2b on cpu: [0-9]+ MiB planned' \
+try "doctor says that the model of EYELET_MODEL fits" 0 '^ok +model .*demo on cpu: the plan needs [0-9]+ MiB; usable' - doctor --device cpu
+try "doctor on a model that is not downloaded uses its shapes" 0 '^ok +model +qwen3-vl:2b on cpu: the plan needs [0-9]+ MiB; usable' \
   'is not downloaded .*judged by its built-in shapes' doctor --device cpu --model qwen3-vl:2b
 HF_ENDPOINT=http://127.0.0.1:1 try "a model of which nothing can be known" 1 '^bad +model +qwen3-vl:32b cannot be judged' - \
   doctor --device cpu --model qwen3-vl:32b

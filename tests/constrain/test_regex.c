@@ -84,7 +84,7 @@ static const char *const refused[][2] = {
     {"\\012", "octal"},
     {"[[:alpha:]]", "POSIX class"},
     {"a++", "possessive"},
-    {"a**", "a repeat of a repeat"},
+    {"a**", "a repeat cannot be repeated"},
     {"*a", "nothing to repeat"},
     {"a|*", "nothing to repeat"},
     {"(a", "a group is not closed"},

@@ -408,7 +408,7 @@ static const char *const refused[][2] = {
      "\"$ref\": \"#/$defs/a\"}",
      "refers to itself"},
     {"{\"type\": \"object\", \"properties\": {\"n\": {\"$ref\": \"#\"}}, \"required\": [\"n\"]}",
-     "each requires another without end"},
+     "they require each other endlessly"},
     {"{\"const\": \"a\\u0000\"}", "\\u0000"},
 };
 

@@ -283,7 +283,7 @@ static bool dfa_start(struct dfa_builder *d)
         return compiler_fail(
             c,
             "no text satisfies it within %d levels of nesting: its parts contradict "
-            "each other, or each requires another without end",
+            "each other, or they require each other endlessly",
             EY_MAX_GRAMMAR_NESTING);
     dfa_push_u32(d, &d->seeds, c->rules[0].body[0].frag.start);
     if (!dfa_pruned_closure(d, EY_MAX_GRAMMAR_NESTING))

@@ -16,7 +16,8 @@ void *dfa_push(struct dfa_builder *d, struct growing_array *l)
     if (l->n >= l->max) {
         compiler_fail(d->c,
                       "it is too large or too ambiguous: once made deterministic, it has more than "
-                      "%u parts; use fewer or smaller counted repeats, lengths and alternatives",
+                      "%u states, edges or set members; use fewer or smaller counted repeats, "
+                      "lengths and alternatives",
                       l->max);
         return NULL;
     }

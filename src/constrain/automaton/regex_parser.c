@@ -349,7 +349,7 @@ static bool parse_repeated(struct regex_parser *r, struct frag *out)
     *out = nfa_repeat(r->nfa, begin, *out, repeat.min, repeat.max);
     at = r->at;
     return !take_quantifier(r, &repeat) ||
-           fail_at(r, at, "a repeat of a repeat; put the inner one in a group");
+           fail_at(r, at, "a repeat cannot be repeated; put the inner one in a group");
 }
 
 static bool parse_sequence(struct regex_parser *r, struct frag *out)

@@ -102,9 +102,8 @@ static bool nfa_bound_length(struct nfa *out, struct frag *result, const struct 
     uint64_t size = (uint64_t)in->n_states * PHASES * counts;
     if (size > EY_MAX_PATTERN_PRODUCT)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "this pattern and lengths up to %llu together are too large; drop one of "
-                       "them, or bound the "
-                       "length within the pattern",
+                       "this pattern with a length limit of %llu is too large; drop one of them, "
+                       "or bound the length within the pattern",
                        (unsigned long long)(counts - 1));
     struct bounded_product p = {.out = out,
                                 .in = in,
@@ -184,7 +183,7 @@ static bool nfa_intersect(struct nfa *out, struct frag *result, const struct nfa
     size_t size = (size_t)a->n_states * b->n_states;
     if (size > EY_MAX_PATTERN_PRODUCT)
         return ey_fail(e, EY_BAD_REQUEST,
-                       "this pattern with a format is too large; drop one of them");
+                       "this pattern and its format together are too large; drop one of them");
     struct intersection m = {.out = out,
                              .a = a,
                              .b = b,

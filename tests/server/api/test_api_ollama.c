@@ -138,7 +138,8 @@ static void requests_of_clients(void **state)
         {OLLAMA_CHAT,
          "{" HI ", \"options\": {\"temperature\": 9, \"top_k\": -1, \"seed\": 7.0, \"stop\": "
          "\"x\", \"num_predict\": -1, \"num_ctx\": 8192, \"mirostat\": 2}}",
-         "user: 'hi'; stream t=2 k=0 seed=7 stop='x' note=num_ctx is 2048 (--max-model-len); "
+         "user: 'hi'; stream t=2 k=0 seed=7 stop='x' note=num_ctx is limited to 2048 by the "
+         "server's --max-model-len; "
          "temperature 9 was changed to 2; mirostat is not supported"},
         {OLLAMA_CHAT,
          "{" HI ", \"options\": {\"mirostat\": 1, \"typical_p\": 1.0, \"tfs_z\": 0.5}}",

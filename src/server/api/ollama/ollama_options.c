@@ -145,7 +145,8 @@ static bool set_num_ctx(struct api_parser *p, const char *name, json_object *val
     int most = p->reading.limits->max_model_len;
     int64_t got = 0;
     if (!option_int(&p->reading, name, value, &got)) return false;
-    if (most && got > most) api_note(&p->reading, "num_ctx is %d (--max-model-len)", most);
+    if (most && got > most)
+        api_note(&p->reading, "num_ctx is limited to %d by the server's --max-model-len", most);
     return true;
 }
 
