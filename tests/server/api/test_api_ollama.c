@@ -366,10 +366,13 @@ static void keep_alive_is_parsed(void **state)
                 {"\"-1\"", INFINITY},
                 {"\"1.5h\"", 5400},
                 {"2.5", 2.5},
+                {"\".5m\"", 30},
+                {"\"1.s\"", 1},
                 {"1e300", INFINITY},
                 {"\"9999999999h\"", INFINITY}};
-    static const char *const bad[] = {"true",    "\"\"", "\"x\"", "\"5 m\"",
-                                      "\"5m3\"", "[]",   "\"5y\""};
+    static const char *const bad[] = {"true",    "\"\"",       "\"x\"",    "\"5 m\"",   "\"5m3\"",
+                                      "[]",      "\"5y\"",     "\"0x10\"", "\"0x10s\"", "\"1e2s\"",
+                                      "\"1e2\"", "\"1.2.3s\"", "\".s\""};
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]) + sizeof(bad) / sizeof(bad[0]); i++) {
         size_t n_good = sizeof(good) / sizeof(good[0]);

@@ -287,9 +287,10 @@ static bool read_duration(const char *text, double *out)
     while (*text) {
         size_t n;
         char *rest;
-        if (!strchr("0123456789.", *text)) return false;
+        const size_t n_number = strspn(text, "0123456789.");
+        if (!n_number) return false;
         double number = strtod(text, &rest);
-        if (rest == text) return false;
+        if (rest != text + n_number) return false; /* "0x10", "1e2", "1.2.3", "." */
         double unit = duration_unit(rest, &n);
         bool known = unit != 0;
         if (!known && (*rest || !bare)) return false;
