@@ -111,6 +111,10 @@ printf 'photos/b.png,"two\n' >>all.csv # killed after a line of a cell
 try "--resume continues a CSV file" 0 - '1 of 2 images are done' caption photos --csv -o all.csv --resume "${options[@]}" 
 [ "$(grep -c ^image, all.csv)" -eq 1 ] && [ "$(wc -l <all.csv)" -eq 3 ]
 say "the CSV file has one header and each image once"
+printf 'image,caption\n' >only-header.csv # killed before the first row
+try "--resume continues a CSV file that holds only the header" 0 - - caption photos/a.JPG --csv -o only-header.csv --resume --max-tokens 2
+[ "$(cut -d, -f1 only-header.csv | paste -sd ' ')" = 'image photos/a.JPG' ]
+say "the CSV file still has one header"
 cp photos/a.JPG image
 printf 'image,caption\nphotos/b.png,x\n' >header.csv
 try "--resume does not take a CSV header for an image named image" 0 - '1 of 2 images are done' caption image photos/b.png --csv \

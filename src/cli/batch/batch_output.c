@@ -183,6 +183,7 @@ static bool read_earlier(struct batch_output *b, const char *path, ey_err *e)
     size_t whole = whole_lines(b, text, n);
     if (b->form == BATCH_CSV && whole < n) whole = rows_before_cut(text, whole, n);
     bool ok = note_rows(b, text, whole, e);
+    b->has_header = b->form == BATCH_CSV && whole > 0;
     if (ok && whole < n && truncate(path, (off_t)whole) != 0)
         ok = ey_fail(e, EY_IO, "%s: cannot remove the incomplete last line: %s", path,
                      strerror(errno));

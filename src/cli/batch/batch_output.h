@@ -21,6 +21,7 @@ struct batch_output {
     bool resume, overwrite; /* --resume, --overwrite */
     char **done;            /* [n_done] images that an earlier run has done, sorted */
     size_t n_done;
+    bool has_header; /* `file` has the CSV header of an earlier run */
 };
 
 /* Checks that the options are compatible, opens --output and, with --resume, reads it. Borrows

@@ -188,7 +188,7 @@ static bool print_item(struct batch_run *r, const struct batch_item *item, ey_er
 static void print_csv_header(struct batch_run *r)
 {
     struct buf line = buf_with_max(MAX_LINE);
-    if (r->output.form != BATCH_CSV || r->output.n_done) return;
+    if (r->output.form != BATCH_CSV || r->output.has_header) return;
     buf_add_text(&line, "image,");
     buf_add_text(&line, r->batch->csv_columns ? r->batch->csv_columns : r->batch->field);
     buf_add_text(&line, "\n");
