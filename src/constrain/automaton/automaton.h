@@ -28,8 +28,9 @@ enum { REMAINING_UNBOUNDED = 0xffff, REMAINING_LIMIT = 0xfffe };
 
 /* Plain characters (plain_set.h) that a state, and the states that they lead to, treat alike. */
 struct plain_set {
-    uint64_t ascii[2];  /* a bit for each byte */
-    bool non_ascii;     /* includes all non-ASCII plain characters; else the state takes none */
+    uint64_t ascii[2]; /* a bit for each byte */
+    bool non_ascii; /* the set has all non-ASCII plain characters; if not, the state accepts none of
+                       them */
     uint64_t diverging; /* union of plain_class() of the other plain characters that these states
                           accept and that lead elsewhere */
 };

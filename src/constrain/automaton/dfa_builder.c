@@ -26,7 +26,8 @@ static void dfa_add_edge(struct dfa_builder *d, uint32_t first_edge, struct gram
     if (e) *e = edge;
 }
 
-/* A rule's end has no successors, so either all states of a set are ends or none is. */
+/* The byte alone tells whether a rule ends (grammar_compiler.h), and ends have no successors, so
+ * either all states of a set are ends or none is. */
 static bool is_return(struct dfa_builder *d)
 {
     uint32_t ends = 0;

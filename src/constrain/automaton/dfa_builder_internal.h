@@ -27,7 +27,7 @@ struct set_index {
 struct rule_set {
     struct number_set set;
     uint32_t entry;      /* state after the opening byte */
-    uint32_t call_sites; /* the last one in its list, + 1 */
+    uint32_t call_sites; /* the last one added, + 1; it heads the list */
 };
 
 struct return_set {
@@ -50,7 +50,7 @@ struct membership {
 };
 
 struct byte_span {
-    uint32_t target, next; /* next: the next span of only the same byte, + 1 */
+    uint32_t target, next; /* next: the next span that has only this one byte, + 1 */
     uint8_t lo, hi, flags;
 };
 

@@ -71,7 +71,7 @@ static bool measure_max_depths(struct compiler *c, const uint32_t *owner)
         list_calls(c, owner, &k, true);
         for (uint32_t r = 0; r < c->n_rules; r++)
             k.first[r + 1] += k.first[r];
-        list_calls(c, owner, &k, false); /* first[r] is then where the calls of r end */
+        list_calls(c, owner, &k, false); /* first[r] is then where the callers of r end */
         settle_max_depths(c, &k);
     }
     free(k.first);

@@ -72,8 +72,8 @@ static void *copy_array(struct arena *arena, const void *from, size_t n, size_t 
 }
 
 /* Collects the tokens that end an answer, which are forbidden until it has min_tokens tokens. With
- * a grammar none is forbidden: the matcher decides when the answer may end, and it may allow
- * nothing but tokens of stop_ids. Before min_tokens these do not end the answer (emit_token.c). */
+ * a grammar none is forbidden: the matcher decides when the answer may end, and a token of stop_ids
+ * may be all that it allows; before min_tokens, such a token does not end it (emit_token.c). */
 static bool collect_ends(ey_generation *gen, const ey_request *request, struct arena *arena,
                          ey_err *e)
 {

@@ -32,7 +32,7 @@ struct ey_prompt {
     bool pools;         /* it is for a vector or a score, not a text */
     bool is_turn;       /* made from messages, so the answer is the assistant's turn */
     bool opens_thought; /* the prompt ends inside a thought */
-    ey_budget *budget;  /* to which the pixels are charged */
+    ey_budget *budget;  /* the pixels are charged to it */
     uint64_t budget_bytes;
     struct arena arena; /* of the arrays */
 };

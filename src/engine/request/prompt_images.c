@@ -105,8 +105,8 @@ static bool resize_image(struct prompt_image *p, struct image *original,
     return ok;
 }
 
-/* Records the image's index in the error, for programs, and whether the message begins with the
- * image's name: decoders that run out of memory do not write it. */
+/* Records two facts in the error: the image's index, and whether the message begins with the
+ * image's name, which is missing if the decoder ran out of memory. */
 static bool fail_prompt_image(ey_err *e, size_t i, const char *name, bool decoded)
 {
     bool named = e && (decoded || e->code != EY_NO_MEMORY);

@@ -105,8 +105,8 @@ enum token_place thought_cut(struct thought *t, int index)
     return TOKEN_HIDDEN;
 }
 
-/* A tool call ends the thought: unconstrained, it is the beginning of the text; constrained, it is
- * hidden, and the thought's end is forced. */
+/* A tool call ends the thought. Without a grammar, the call is the beginning of the text. With one,
+ * its token is hidden, and the thought's end is forced. */
 static enum token_place take_call(struct thought *t, int index)
 {
     if (t->constrained) return thought_cut(t, index);

@@ -33,7 +33,7 @@ struct thought {
     int n_forced, forced_at, forced_behind_end;
     int first_forced, n_was_forced;
 
-    /* line breaks at both ends of thought and text are dropped */
+    /* line breaks around the thought are dropped: at its ends, and before the text that follows */
     int held_breaks; /* the thought's trailing ones, pending until more text follows */
     bool thought_begun, text_begun;
 };

@@ -17,7 +17,7 @@ struct api_reply {
     int64_t prompt_tokens;             /* known before the first token */
     double requested_at;               /* when the request came; seconds_now() */
     double load_seconds;               /* time spent waiting for the model */
-    void *state;                       /* dialect state of state_bytes, zeroed at first */
+    void *state;                       /* the dialect's, of size state_bytes; zeroed at first */
     const struct api_prompt_logprobs
         *prompt_logprobs; /* sent with the fields common to all choices, or NULL */
 };

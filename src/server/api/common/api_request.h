@@ -65,7 +65,7 @@ struct api_request {
         notes; /* sentences on how the answer deviates from the request, for another such header */
     struct media *media; /* [n_media] the image files */
     const struct image_ref *
-        *image_refs; /* [n_media] the reference that named each; freed with the prompts */
+        *image_refs; /* [n_media] the reference to each file; freed with the prompts */
     size_t n_media;
     struct api_charge grammar; /* charge of the request's grammar */
     void *own;                 /* what the dialect's reader keeps for its answer; lasting memory */

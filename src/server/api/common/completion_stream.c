@@ -29,7 +29,7 @@ struct completion_stream {
     size_t sent;
     double last_write, last_check; /* times of the last output and of the last check whether
                                       the client is still there */
-    ey_phase phase;                /* the engine's phase; done of total steps (0: unknown) */
+    ey_phase phase; /* the engine's phase, and its progress in `done` and `total` (0: unknown) */
     int done, total;
     bool ended;
 };
@@ -129,7 +129,8 @@ static bool fail_event(struct completion_stream *s)
     return s->a->error.status ? false : api_fail_memory(&s->a->error);
 }
 
-/* Fails with the exchange's error. */
+/* Announces the choice and writes its echo, unless that is done already. If it fails, the exchange
+ * has the error. */
 static bool begin_choice(struct completion_stream *s, const struct choice_slot *slot)
 {
     struct choice_state *v = &s->choice_states[slot->index];

@@ -45,8 +45,8 @@ bool image_refs_open_for(const struct api_reading *r, struct image_refs *images,
  * `part`; the caller fills in its source. Fails with NULL if the limits allow no more images. */
 struct image_ref *image_refs_add(const struct api_reading *r, struct image_refs *images,
                                  const struct field_path *path, ey_part *part);
-/* Whether an image's text is a data: URL. For fields that accept no other URL: any other text is
- * bare base64. */
+/* Whether an image's text is a data: URL. Used for fields that accept no other URLs, so any other
+ * text is bare base64. */
 bool image_text_is_data_url(const char *text, size_t n);
 /* Appends the image of array[i], a data: URL or bare base64. */
 bool image_refs_add_item(const struct api_reading *r, struct image_refs *images,
