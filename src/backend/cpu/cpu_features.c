@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu_kernels.h"
 
-/* A tier's name includes all optional instructions of the tier that the machine has. */
+/* A tier's name without a suffix allows all of its optional instructions that the machine has. */
 static const struct isa_name {
     const char *name;
     struct cpu_isa most;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refines placed weights: copies the weights that every step reads to huge pages, a few at a time
+/* Refines placed weights: those that every step reads are copied to huge pages, a few at a time,
  * with all threads. Each copy is page-aligned: matrices in files are not, and on some
  * machines long streams that enter a page in the middle of a row are read a sixth slower. BF16
  * matrices become BF12 (tensor/bf12.h), a quarter smaller without loss, if the kernels support it.

@@ -169,7 +169,8 @@ static bool is_same_choice(const struct matmul_choice *a, const struct matmul_ch
            a->weights_8bit == b->weights_8bit && a->rare == b->rare && is_same_order(a, b);
 }
 
-/* Multiplies linears of one choice: rows are packed once, in the form that these kernels take. */
+/* Multiplies linears that share a choice of kernels: rows are packed once, in the form that these
+ * kernels take. */
 static void multiply_alike(const struct cpu_matmul_job *normed, const struct matmul_choice *choice,
                            const struct cpu_linear *linears, int n, enum cpu_epilogue epilogue)
 {

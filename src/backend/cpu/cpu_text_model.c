@@ -95,7 +95,7 @@ static void cpu_norm_and_rope(const struct qkv_job *j, float *head, const float 
     cpu_apply_rope(head, j->rope + (size_t)row * (size_t)dim, dim / 2);
 }
 
-/* Destination of a row's key and value of a head: `index` is the slot in the block. */
+/* Where the key and value of one row and head are stored: `index` is the slot in the block. */
 struct kv_slot {
     uint16_t *block;
     size_t index;

@@ -187,7 +187,7 @@ static void split_qkv_head(const struct qkv_split_job *j, size_t i, size_t head)
             dim, patch % CPU_KEY_BLOCK);
 }
 
-/* Splits groups of CPU_PATCH_GROUP patches, whose values are stored together. */
+/* Splits the rows of groups of CPU_PATCH_GROUP patches; a group's values are stored together. */
 static void split_qkv_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct qkv_split_job *j = context;
@@ -294,7 +294,7 @@ static size_t groups_of_head(const struct cpu_vision_attention_job *j)
     return ((size_t)j->tiles + CPU_SHARED_TILES - 1) / CPU_SHARED_TILES;
 }
 
-/* Attends groups of tiles, head by head. */
+/* Computes the attention of groups of tiles, head by head. */
 static void attend_vision_groups(void *context, size_t begin, size_t end, int thread)
 {
     const struct cpu_vision_attention_job *j = context;

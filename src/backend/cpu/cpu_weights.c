@@ -33,7 +33,7 @@ struct int8_job {
     const struct tensor *in;
     int8_t *quantized;
     float *scale;
-    bool interleaved; /* columns are ordered so that unpacked quantized values are in order */
+    bool interleaved; /* columns are permuted so that unpacking returns them in order */
 };
 
 /* Returns the largest magnitude of CPU_K_STEP numbers and `most`, as bits, which sort like the
@@ -47,7 +47,8 @@ static int16_t largest_bf16_bits(int16_t most, const uint16_t *x)
     return most;
 }
 
-/* Rounds numbers of at most INT8_LARGEST to integers: the low bits of their sum with 1.5 * 2^23. */
+/* Rounds x times factor, at most INT8_LARGEST, to integers: adding 1.5 * 2^23 leaves them in the
+ * low bits. */
 static void round_to_int8(int8_t *out, const uint16_t *x, float factor)
 {
     for (int i = 0; i < CPU_K_STEP; i++) {

@@ -3,10 +3,10 @@
  * a group are exact, and are added in the order of gemv_blocks_tmpl.h.
  *
  * For each 256 columns a packed tile has [M-block]([pairs of columns, then a pair for each sum of
- * 32 columns][rows of the M-block, 2] int16), then a step for each row. A panel has for each group
- * [micro-panel]([pairs of the group][NR, 2] int16, then a scale for each weight row); minima are
- * stored like a group of eight pairs. The pairs of a sub (32 columns) are in the order of its
- * lanes. */
+ * 32 columns][rows of the M-block, 2] int16), then a step for each row. For the same columns a
+ * panel has [micro-panel][group]([pairs of the group][NR, 2] int16, then a scale for each weight
+ * row); the minima of a micro-panel follow its groups and are stored like a group of eight pairs.
+ * The pairs of a sub (32 columns) are in the order of its lanes. */
 #ifndef EY_KERNELS_CPU_GEMM_BLOCKS_TMPL_H
 #define EY_KERNELS_CPU_GEMM_BLOCKS_TMPL_H
 

@@ -12,7 +12,8 @@
 #include "kernels/cpu/common/fp8_to_int16_tmpl.h"
 #include "kernels/cpu/gemm/gemm_blocking_tmpl.h"
 
-/* Length of a block of BF16 weights, in steps. X_BLOCK_LENGTH times it is below 2^31. */
+/* Largest Euclidean norm of a block of BF16 weights, in steps. Times X_BLOCK_LENGTH, the norm of a
+ * block of x, it is below 2^31. */
 enum { W_BLOCK_LENGTH = 80000 };
 
 INLINE size_t block_pairs(size_t k, size_t padded)

@@ -6,8 +6,9 @@
  *
  * Rows of x are the rows of the first factor, so packed rows are [block][16 rows]([64 columns]
  * [lower, upper digits][16][64]), then a step for each row. Weight rows are the columns of the
- * second factor, in which four columns of a weight row lie side by side: a panel is [block][32
- * weight rows]( [64 columns][2][4 columns, 16 times][16][4]), then the scales of each group. */
+ * second factor, in which four columns of a weight row lie side by side: a panel is [block][pair of
+ * strips]([64 columns][2 strips][16 sets of 4 columns][16 weight rows][4 columns], then the scales
+ * of each group). */
 #include "kernels/cpu/common/amx_tmpl.h"
 
 #include "kernels/cpu/common/block_words_tmpl.h"

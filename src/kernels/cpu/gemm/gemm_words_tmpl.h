@@ -97,10 +97,10 @@ INLINE const uint32_t *same_address(const uint32_t *x)
     return x;
 }
 
-/* acc[n][2] += a step of a micro-panel times those of n rows. If FMAs can broadcast a word from
- * memory, the second product of nearly every row reads its word through `again`, the same address,
- * which leaves few instructions besides the FMAs. In every sixth row both products share one load
- * to a register instead, because processors start no more reads than FMAs per cycle. */
+/* acc[n][2] += a step of a micro-panel times the same step of n rows. If FMAs can broadcast a word
+ * from memory, the second product of nearly every row reads its word through `again`, the same
+ * address, which leaves few instructions besides the FMAs. In every sixth row both products share
+ * one load to a register instead, because processors start no more reads than FMAs per cycle. */
 INLINE void gemm_step(vf (*acc)[2], const float *w, const uint32_t *x, const uint32_t *again, int n)
 {
     vf w0 = load_vf(w), w1 = load_vf(w + LANES);

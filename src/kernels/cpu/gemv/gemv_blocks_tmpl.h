@@ -32,8 +32,8 @@ struct packed_x {
     int8_t *sums;   /* [blocks, n][X_SUMS] */
 };
 
-/* Bytes of a block's sums: three digits for each sub if minima are multiplied by them, otherwise
- * four int32 for each sub. */
+/* X_SUMS: room for a block's sums. Each sub has three digits if minima are multiplied by them, two
+ * int16 if they correct for offsets, and four int32 if they correct for zero points. */
 enum { MINIMA_DIGITS = 3, X_SUMS = SUBS * 4 * 4 };
 
 INLINE struct packed_x packed_x_at(const void *x, size_t k, int n)

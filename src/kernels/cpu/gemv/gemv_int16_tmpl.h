@@ -16,7 +16,7 @@ enum {
     INT16_VECTORS_DECODED = LANES / 8, /* vectors decoded into registers */
     INT16_COLUMNS = CPU_K_STEP / 2,    /* columns of a row unpacked together */
     SUM_VECTORS = 8,                   /* vectors that are added up together */
-    X_VECTOR = 16                      /* columns of x per half of an unpacked vector */
+    X_VECTOR = 16                      /* columns that a vector of x holds */
 };
 
 /* NR: weight rows whose sums with n rows of x leave enough registers for decoding. */

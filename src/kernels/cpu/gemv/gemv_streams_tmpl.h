@@ -10,8 +10,8 @@
 #include "kernels/cpu/common/simd_tmpl.h"
 
 enum {
-    GEMV_MR = LANES == 16 ? 8 : 4,    /* most rows of x */
-    GEMV_MAX_NR = LANES == 4 ? 2 : 8, /* most weight rows read side by side */
+    GEMV_MR = LANES == 16 ? 8 : 4,    /* largest number of rows of x */
+    GEMV_MAX_NR = LANES == 4 ? 2 : 8, /* largest number of weight rows read side by side */
 };
 
 /* The number of streams for n rows of x, chosen to leave registers for decoding. */
