@@ -77,7 +77,7 @@ static void pack_gemm_int16(void *out, const struct packing_args *p)
 
 /* Returns the address of LANES rows from `at` on in the panel's block that begins with column k.
  * Their steps follow the strip's last pair. */
-INLINE uint32_t *panel_offset(void *panel, size_t k, size_t pairs, size_t strips, size_t at)
+INLINE uint32_t *panel_words_at(void *panel, size_t k, size_t pairs, size_t strips, size_t at)
 {
     const size_t before = (k / 2 + k / FP8_BLOCK) * strips + at / NR * (pairs + 1);
     return (uint32_t *)panel + before * NR + at % NR;
@@ -143,7 +143,7 @@ INLINE void pack_any_panel(void *out, const struct cpu_matrix *w, int64_t row, i
         const size_t there = (size_t)n <= at ? 0 : (size_t)n - at < LANES ? (size_t)n - at : LANES;
         for (size_t c = 0; c < k; c += FP8_BLOCK) {
             const size_t pairs = block_pairs(c, k);
-            uint32_t *to = panel_offset(out, c, pairs, strips, at);
+            uint32_t *to = panel_words_at(out, c, pairs, strips, at);
             int_vector words[LANES][BLOCK_VECTORS];
             float steps[LANES] = {0};
             for (size_t a = 0; a < LANES; a++) {

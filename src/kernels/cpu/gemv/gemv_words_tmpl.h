@@ -228,7 +228,7 @@ static void gemv_bf12(float *out, size_t out_stride, const struct gemv_args *t)
 #ifndef HAVE_BF16
 /* Multiplies float16 or float32 weights by 4, 2 or 1 rows of x at a time; repeated reads hit a
  * cache. */
-INLINE void gemv_rare_dtype(float *out, size_t out_stride, const struct gemv_args *all,
+INLINE void gemv_wide_dtype(float *out, size_t out_stride, const struct gemv_args *all,
                             enum dtype dtype)
 {
     struct gemv_args part = *all;
@@ -434,8 +434,8 @@ static void gemv_words(float *out, size_t out_stride, const struct gemv_args *t)
     case DTYPE_I8: GEMV_INSTANCES(gemv_streams, DTYPE_I8) break;
     case DTYPE_INT4: GEMV_INSTANCES(gemv_int4_streams, DTYPE_INT4) break;
 #ifndef HAVE_BF16
-    case DTYPE_F16: gemv_rare_dtype(out, out_stride, t, DTYPE_F16); break;
-    case DTYPE_F32: gemv_rare_dtype(out, out_stride, t, DTYPE_F32); break;
+    case DTYPE_F16: gemv_wide_dtype(out, out_stride, t, DTYPE_F16); break;
+    case DTYPE_F32: gemv_wide_dtype(out, out_stride, t, DTYPE_F32); break;
 #endif
 #if LANES >= 8
     default: (t->weight->bf12 ? gemv_bf12 : gemv_bf16_rows)(out, out_stride, t); break;
