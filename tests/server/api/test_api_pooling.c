@@ -297,6 +297,8 @@ static void invalid_pooling_requests_are_refused(void **state)
         {RERANK, "{\"query\": \"q\", \"documents\": \"a\"}", "documents", 400},
         {RERANK, "{\"query\": \"q\", \"documents\": [5]}", "documents[0]", 400},
         {RERANK, "{\"query\": \"q\", \"documents\": [\"a\"], \"top_n\": -1}", "top_n", 400},
+        {RERANK, "{\"query\": \"q\", \"documents\": [{\"content\": [{\"type\": \"text\"}]}]}",
+         "documents[0].content[0].text", 400},
         {SCORE, "{\"text_1\": \"q\"}", "text_2", 400},
         {SCORE, "{\"text_1\": [\"q\", \"r\"], \"text_2\": [\"a\"]}", "text_2", 400},
         {&scoring_dialects[SCORING_SCORE], EY_TASK_GENERATE,

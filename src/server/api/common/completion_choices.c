@@ -199,25 +199,27 @@ static uint64_t scores_bytes(size_t n, size_t candidates)
                       : 0;
 }
 
-/* Bytes of an answer: ids and text of its n tokens, their log-probabilities and those of the
+/* Bytes of an answer: ids and text of its n tokens, their log-probabilities and those of its
  * prompt, some of which are copied. */
-static uint64_t answer_bytes(const struct completion_choices *a, size_t n)
+static uint64_t answer_bytes(const struct completion_choices *a, const struct choice_slot *slot,
+                             size_t n)
 {
     enum { TOKEN_BYTES = 32 };
     const ey_request *request = &a->request->request;
     const size_t top = request->top_logprobs < 0 ? 0 : (size_t)request->top_logprobs + 1,
                  prompt_top = request->prompt_logprobs ? (size_t)request->top_prompt_logprobs + 1
                                                        : 0,
-                 n_prompt = (size_t)(a->n_prompt_tokens > 0 ? a->n_prompt_tokens : 0);
+                 n_prompt = slot->n_prompt_tokens;
     return n * TOKEN_BYTES + scores_bytes(n, top) + scores_bytes(n_prompt, prompt_top) +
            (prompt_top ? (n + n_prompt) * sizeof(ey_token_logprobs) : 0);
 }
 
 /* Charges an answer of n tokens before it is collected; small ones are free. */
-static bool charge_answer(struct completion_choices *a, size_t n, struct api_error *error)
+static bool charge_answer(struct completion_choices *a, const struct choice_slot *slot, size_t n,
+                          struct api_error *error)
 {
     enum { FREE_BYTES = 32 << 10 };
-    uint64_t bytes = answer_bytes(a, n);
+    uint64_t bytes = answer_bytes(a, slot, n);
     return bytes <= FREE_BYTES || api_charge_take(&a->answers, bytes, &a->request->request, error);
 }
 
@@ -227,7 +229,7 @@ static bool collect_choice(struct completion_choices *a, struct choice_slot *slo
                            struct api_error *error)
 {
     ey_err e;
-    if (!charge_answer(a, n_tokens, error)) return false;
+    if (!charge_answer(a, slot, n_tokens, error)) return false;
     bool ok = ey_generation_collect(&slot->generation, &slot->answer, &e);
     if (ok && slot->answer.finish_reason == EY_FINISH_CANCELLED)
         ok = ey_fail(&e, EY_BUSY, "the server stopped this answer");

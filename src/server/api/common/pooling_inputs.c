@@ -103,6 +103,11 @@ static bool read_part_of_input(struct api_parser *p, const struct field_path *pa
             return read_image_member(p, path, part, image_members[i], out);
     if (json_member(part, "text"))
         return field_text_part(&p->reading, &text, json_member(part, "text"), out);
+    const char *given = json_object_get_string(json_member(part, "type"));
+    if (given && (strcmp(given, "text") == 0 || strcmp(given, "image_url") == 0)) {
+        const struct field_path missing = field_member(path, given);
+        return api_fail(p->reading.error, missing.text, "%s is missing", missing.text);
+    }
     return api_fail_field(p->reading.error, type.text, "\"text\" or \"image_url\"",
                           json_member(part, "type"));
 }
