@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-enum { SHOWN_BYTES = 200 }; /* of an answer without boxes, in the error */
+enum { SHOWN_BYTES = 200 }; /* bytes of an answer that an error quotes */
 
 #define SCALE 1000.0 /* Qwen3-VL's coordinates are thousandths of width and height */
 

@@ -9,9 +9,9 @@
 #include "eyelet/tasks.h"
 
 enum {
-    MAX_PROMPT = 4096,     /* bytes of a generated question; it leaves out fields that do not fit */
+    MAX_PROMPT = 4096,     /* bytes of a generated prompt; fields that do not fit are left out */
     MAX_DESCRIPTION = 200, /* bytes; longer descriptions are left out */
-    FIELD_LEVELS = 3,      /* depth of nested fields that the question names */
+    FIELD_LEVELS = 3,      /* depth of nested fields that the prompt names */
 };
 
 const char *ey_caption_prompt(void)
@@ -55,9 +55,9 @@ bool ey_detect_prompt(char **prompt, const char *what, ey_err *e)
     return take_prompt(prompt, &made, e);
 }
 
-/* The pattern of all answers: Qwen3-VL's grounding format (spec 8.1), with some freedom in white
- * space and with or without a code fence, or a sentence such as "There are no …". Corners may come
- * in either order. */
+/* The pattern that every answer must match: Qwen3-VL's grounding format (spec 8.1), in which a code
+ * fence and most white space are optional, or a sentence such as "There are no …". The corners may
+ * come in either order. */
 #define BLANK "\\n?[ \\t]{0,8}"
 #define NUMBER "(0|[1-9][0-9]{0,2}|1000)"
 #define TEXT "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt]){0,100}\""

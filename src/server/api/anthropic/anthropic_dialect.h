@@ -28,8 +28,7 @@ struct anthropic_state {
 bool anthropic_read(struct api_parser *p);
 /* Reads `system` and all messages. */
 bool anthropic_read_conversation(struct api_parser *p);
-/* Reads the content of a message, or of a block that contains blocks: a text, or an array of
- * blocks. */
+/* Reads the content of a message or of a block. The content is a text or an array of blocks. */
 bool anthropic_read_blocks(struct api_parser *p, struct message_list *list,
                            const struct field_path *path, json_object *blocks);
 bool anthropic_read_tools(struct api_parser *p, const char *path, json_object *value);

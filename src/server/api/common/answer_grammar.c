@@ -213,7 +213,8 @@ static bool read_parameters(const struct api_reading *r, const struct field_path
     return field_copy_json(r, schema, out);
 }
 
-/* Fails with the path of the tool. index[i] is the index in tools->tool of the grammar's tool i. */
+/* Reports the compiler's error with the path of the tool that caused it. Tool i of the grammar is
+ * tools->tool[index[i]]. */
 static bool fail_calls(const struct api_reading *r, const struct api_tools *tools,
                        const size_t *index, const ey_err *e)
 {
@@ -262,8 +263,9 @@ static bool write_tools_key(const struct answer_format *f, const struct api_tool
     return ok;
 }
 
-/* Writes the cache key, which contains everything that determines the grammar: the kind and, for
- * calls, the tools and their format, otherwise the field's JSON. Fails if it is too long. */
+/* Writes the cache key. It contains everything that determines the grammar: the format's kind, and
+ * for calls the tools and their format, for other kinds the field's JSON. Fails if the key is too
+ * long. */
 static bool write_key(const struct api_reading *r, const struct answer_format *f,
                       const struct api_tools *tools, struct buf *key)
 {
@@ -297,7 +299,8 @@ static uint64_t values_bytes_of(json_object *value)
     return text ? api_json_bytes(text, n) : 0;
 }
 
-/* Memory for the values of schemas: the compiler parses their text again. */
+/* Returns the memory that the compiler needs for the JSON values of the schemas, because it parses
+ * their text again. */
 static uint64_t schema_values_bytes(const struct answer_format *f, const struct api_tools *tools)
 {
     uint64_t sum = 0;

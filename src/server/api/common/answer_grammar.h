@@ -60,8 +60,8 @@ bool format_read_schema(const struct api_reading *r, struct answer_format *forma
 void format_keep_named_tools(const struct api_reading *r, const struct answer_format *format,
                              const struct api_tools *tools);
 
-/* Compiles the grammar, which the request then owns. With a format other than calls, the answer is
- * not parsed for calls, because a call's text could only be part of a string. */
+/* Compiles the grammar, which the request then owns. If a format other than calls is required, the
+ * answer is not parsed for calls, because a text like a call could only be part of a string. */
 bool format_compile(const struct api_reading *r, const struct answer_format *format,
                     const struct api_tools *tools);
 

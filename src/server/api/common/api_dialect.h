@@ -7,8 +7,8 @@
  *     most APIs share, image_refs.h and answer_grammar.h take images, tools and schemas;
  *  2. write_whole and write_event for the answers of api_answer.h;
  *  3. a struct api_dialect that names these, and routes that call completion_run() with it;
- *  4. entries in server/routes.c for the routes and for the error format of their paths, in which
- *     http_server.c also reports its own errors;
+ *  4. entries in server/routes.c for the routes and for the error format of their paths, which
+ *     http_server.c also uses for its own errors;
  *  5. rows in docs/architecture.md and in the CMakeLists.txt of server and of its tests.
  * completion.h does the common part: memory, the model, prompts, waiting, streams, disconnects. */
 #ifndef EY_SERVER_API_DIALECT_H

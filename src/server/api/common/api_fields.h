@@ -24,11 +24,11 @@ struct field_path field_root(const char *name);
 struct field_path field_member(const struct field_path *parent, const char *name);
 struct field_path field_item(const struct field_path *parent, size_t index);
 
-/* Fails for a broken rule: 400 BadRequestError. Unprintable bytes are shown as \xNN. All these
- * functions return false. */
+/* Reports that the request breaks a rule, as 400 BadRequestError. Unprintable bytes are shown as
+ * \xNN. All these functions return false. */
 bool api_fail(struct api_error *error, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Fails for a value of the wrong type or range, worded like vLLM: "1 validation error: ...". */
+/* Reports a value of the wrong type or range in vLLM's words: "1 validation error: ...". */
 bool api_fail_value(struct api_error *error, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Fails with "PARAM must be WANTED, got VALUE". */
@@ -68,7 +68,7 @@ bool field_ids(const struct api_reading *r, const char *path, json_object *value
 /* Writes the value as JSON text to the passing arena. */
 bool field_copy_json(const struct api_reading *r, json_object *value, const char **out);
 
-/* Whether the value is exactly this text; text after a NUL counts as different. */
+/* Whether the value is exactly this text. A string that contains a NUL byte never is. */
 bool field_text_is(json_object *value, const char *wanted);
 
 /* Whether the value is null, false, 0 or empty, which only spells out a default. */

@@ -25,7 +25,7 @@ struct api_parser {
     struct api_tools tools;
     struct answer_format format;
     struct api_thinking thinking;
-    bool logprobs; /* a field requested them; top_logprobs, the number, is another field */
+    bool logprobs; /* a field requested them; the field top_logprobs sets their number */
 };
 
 typedef bool api_field_fn(struct api_parser *p, const char *path, json_object *value);

@@ -94,8 +94,8 @@ struct api_limits {
     const ey_tool_format *tool_format; /* NULL if the model has no tools */
 };
 
-/* Upper bound of the memory that the parsed body[n] takes in addition to the body, until
- * api_request_drop_prompts(): json-c's size for each kind of value, and strings twice. */
+/* Returns an upper bound of the memory that the parsed body[n] takes in addition to the body, until
+ * api_request_drop_prompts(). Each value counts with its size in json-c, each string twice. */
 uint64_t api_json_bytes(const char *body, size_t n);
 /* Parses body[n] and reads the model's name, which determines the limits of other fields. Fails
  * with the field's path. Free *out in any case. */
@@ -105,14 +105,14 @@ bool api_open(struct api_request *out, const struct api_dialect *dialect, const 
 bool api_read_model_name(struct api_request *out, const char *field, struct api_error *error);
 /* Reads the other fields with the model's limits, and fetches the images. */
 bool api_read(struct api_request *out, const struct api_limits *limits, struct api_error *error);
-/* api_open() and api_read(), if the model is known. */
+/* Calls api_open() and api_read(), for callers that know the model's limits in advance. */
 bool api_parse(struct api_request *out, const struct api_dialect *dialect, const char *body,
                size_t n, const struct api_limits *limits, struct api_error *error);
 /* The parsed object; valid until the prompts are dropped. */
 json_object *api_request_json(const struct api_request *request);
-/* Drops the oldest `wanted` messages, or a few more so that a dropped call takes its results along.
- * System messages and the last message stay. Returns the number of dropped messages, which is 0 if
- * none may be dropped. */
+/* Drops the oldest `wanted` messages, or a few more, because the results of a dropped call are
+ * dropped too. System messages and the last message stay. Returns the number of dropped messages,
+ * which is 0 if none may be dropped. */
 size_t api_request_drop_oldest(struct api_request *request, size_t wanted);
 /* Adds a sentence to the Warning header: how the answer deviates from the request. */
 void api_request_note(struct api_request *request, const char *fmt, ...)

@@ -554,8 +554,8 @@ static void reply_whole(struct completion *a, struct exchange *x)
 
 /* ---- request to reply ---- */
 
-/* Prepares the choices and frees the parsed request, except for pooling inputs: they are prepared
- * when they start and may be returned in the reply. */
+/* Prepares the choices and frees the parsed request. A pooling request is kept, because each of its
+ * inputs is prepared only when it starts, and the reply may return the inputs. */
 static bool prepare_choices(struct completion *a, struct exchange *x)
 {
     bool ok = completion_choices_prepare(&a->choices, a->server, &a->lease, &a->request,

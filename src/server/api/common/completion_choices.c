@@ -99,8 +99,8 @@ static void name_prompt(char param[API_PARAM_BYTES], const struct api_request *r
         snprintf(param, API_PARAM_BYTES, "%s", name);
 }
 
-/* Maps the engine's image index, which counts the query's images and then the input's, to the
- * request's. */
+/* Converts the engine's image index, which counts the query's images and then the input's, to an
+ * index into the request's images. */
 static void find_input_image(ey_err *e, const struct api_prompt *prompt)
 {
     if (e->item_kind != EY_ITEM_IMAGE || e->item < 0) return;

@@ -34,8 +34,8 @@ struct completion_choices {
     int64_t n_prompt_tokens;   /* over all prompts */
 };
 
-/* Decodes the request's images and tokenizes its prompts, then drops them. Reports the request's
- * errors. */
+/* Decodes the request's images and tokenizes its prompts, then drops both. Fails if one is invalid.
+ * Pooling inputs are kept, and prepared when they start. */
 bool completion_choices_prepare(struct completion_choices *a, struct server *server,
                                 const struct lease *lease, struct api_request *request,
                                 double requested_at, struct api_error *error);
@@ -51,7 +51,7 @@ void completion_choices_close(struct completion_choices *a, bool hung_up);
 /* Total token usage; each prompt counts once. */
 void completion_choices_usage(const struct completion_choices *a, struct api_usage *out);
 
-/* Converts an error of the engine about the field `param` ("": about no field) to the API's. */
+/* Converts an error of the engine to an error of the API about the field `param` ("": no field). */
 bool api_fail_engine(struct api_error *error, ey_engine *engine, const char *param,
                      const ey_err *e);
 

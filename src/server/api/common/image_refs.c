@@ -128,7 +128,8 @@ static void note_what_is_left_out(const struct api_reading *r, size_t i, const s
     if (what) api_note(r, "image %zu has several %s, of which the first is used", i + 1, what);
 }
 
-/* Makes *part the first loaded image that is not counted yet, and counts it. */
+/* Sets *part to the image at media[n_media] of the request, which is loaded, and increments
+ * n_media. */
 static void keep_image(const struct api_reading *r, const struct image_ref *ref, ey_part *part,
                        const struct pixel_budget *budget)
 {

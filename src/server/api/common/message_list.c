@@ -66,7 +66,8 @@ void message_list_set_thought(struct message_list *list, const char *text, size_
     last->n_thought = n;
 }
 
-/* Gives the pending thought to the last message if it is the assistant's, otherwise drops it. */
+/* Gives the pending thought to the last message, or drops the thought if that message is not the
+ * assistant's. */
 static void take_thought(struct message_list *list)
 {
     if (strcmp(message_list_last(list)->role, "assistant") == 0)

@@ -22,7 +22,8 @@ size_t message_list_count(json_object *value);
 /* Allocates room for the messages, parts and calls of n_objects JSON objects. */
 bool message_list_open(const struct api_reading *r, struct message_list *list, size_t n_objects);
 
-/* These fail with false or NULL and an error about `path` if there are too many. */
+/* These functions return false or NULL, with an error about `path`, if there are too many messages,
+ * parts or calls. */
 bool message_list_begin(const struct api_reading *r, struct message_list *list, const char *path,
                         const char *role);
 /* Begins a message unless the last one has the same role. */

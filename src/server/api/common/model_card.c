@@ -292,7 +292,7 @@ struct model_card server_model_card(struct server *server, size_t model)
         read_card(card, folder, server->options->engine.quantize);
     struct model_card copy = *card;
     pthread_mutex_unlock(&cards->lock);
-    if (info.loaded_once) { /* prefer the engine's facts */
+    if (info.loaded_once) { /* the engine's values take precedence */
         copy.vision = info.reads_images;
         copy.tools = info.has_tools;
         copy.task = info.task;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's facts from its checkpoint's files, for lists of models. Read once, without loading the
- * model. */
+/* Metadata of a model from the files of its checkpoint, for lists of models. The files are read
+ * once, without loading the model. */
 #ifndef EY_SERVER_MODEL_CARD_H
 #define EY_SERVER_MODEL_CARD_H
 

@@ -13,7 +13,7 @@ enum { API_MAX_INPUTS = 2048 };
 struct pooling_parts {
     ey_part *part;
     size_t n;
-    size_t first_image, n_images; /* its images are the request's from first_image on */
+    size_t first_image, n_images; /* the range of its images among the request's */
     const char *instruction;      /* NULL: the request's default */
     size_t n_instruction;
     json_object *value; /* its JSON */

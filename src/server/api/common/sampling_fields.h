@@ -16,7 +16,8 @@ api_field_fn read_mm_processor; /* the pixel budget of all images */
 
 /* Accepts a field that does not affect the answer. */
 api_field_fn accept_field;
-/* Refuses a field of a missing feature, because an answer without it would mislead the client. */
+/* Refuses a field for an unsupported feature, because an answer without it would mislead the
+ * client. */
 api_field_fn refuse_field;
 /* Refuses false. */
 api_field_fn only_true;

@@ -15,8 +15,8 @@ api_field_fn read_include_reasoning;    /* false: thoughts are counted but not s
 api_field_fn read_template_options;     /* chat_template_kwargs; other keys have no effect */
 api_field_fn read_repetition_detection; /* as in vLLM */
 
-/* Resolves the settings after all fields are read: the request's come before the server's, and the
- * server's before the template's. */
+/* Resolves the settings after all fields are read: the request's override the server's, and the
+ * server's override the template's. */
 bool thinking_settle(struct api_parser *p);
 
 #endif

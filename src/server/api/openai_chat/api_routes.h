@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routes of OpenAI's chat and completions, and of vLLM and llama.cpp for prompts and tokens. */
+/* OpenAI's routes for chat and completions, and the routes of vLLM and llama.cpp that render
+ * prompts or count and convert tokens. */
 #ifndef EY_SERVER_API_ROUTES_H
 #define EY_SERVER_API_ROUTES_H
 

@@ -72,8 +72,8 @@ static bool check_token_ids(ey_engine *engine, const int *ids, size_t n, ey_err 
     return true;
 }
 
-/* Inserts the BOS token if prompts of this request have one. Preparing an empty prompt tells: its
- * only token is the BOS token, and it is refused if there is none. */
+/* Inserts the BOS token if prompts of this request have one. An empty prompt is prepared to find
+ * it: the BOS token is its only token, and the engine refuses the prompt if there is none. */
 static bool insert_bos(struct completion *a, int **ids, size_t *n, ey_err *e)
 {
     ey_request request = a->request.request;
@@ -106,8 +106,9 @@ static bool tokenize_long(struct completion *a, struct exchange *x, const struct
     return ok || api_fail_engine(&a->error, a->engine, "prompt", &e);
 }
 
-/* Charges the memory that n bytes of text, at most n tokens, need for ids, their JSON and the
- * tokenizer. Small texts are free. On an error, answers the exchange and returns false. */
+/* Charges the memory that the tokenizer, the ids and their JSON need for n bytes of text, which
+ * have at most n tokens. Small texts are free. On an error, answers the exchange and returns
+ * false. */
 static bool charge_tokens(struct exchange *x, size_t n)
 {
     enum { TOKEN_BYTES = 24, FREE_BYTES = 64 << 10 };
