@@ -102,10 +102,11 @@ static bool check_image_page(const struct input *file, const struct options *o, 
 {
     size_t n = 1;
     if (o->pages) read_page_list(o->pages, 1, NULL, &n);
-    return n || ey_fail(e, EY_BAD_REQUEST,
-                        "%s is a single image, which --pages %s leaves out; --pages is for PDF and "
-                        "TIFF files",
-                        file->name, o->pages);
+    return n ||
+           ey_fail(e, EY_BAD_REQUEST,
+                   "%s is a single image, so --pages %s selects nothing; --pages is for PDF and "
+                   "TIFF files",
+                   file->name, o->pages);
 }
 
 static bool open_pages(struct input_document *d, const struct options *o, const char *list,

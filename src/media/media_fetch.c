@@ -207,7 +207,7 @@ static const char *fetch_problem(CURLcode code)
     case CURLE_PEER_FAILED_VERIFICATION: return "its host's certificate is not valid";
     case CURLE_SSL_CONNECT_ERROR: return "no TLS connection to its host could be set up";
     case CURLE_SSL_CACERT_BADFILE:
-        return "the server has no root certificates; install the package ca-certificates";
+        return "this machine has no root certificates; install the package ca-certificates";
     case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:

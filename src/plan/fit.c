@@ -396,11 +396,10 @@ static void explain_choices(struct plan *p, const struct plan_question *q, int w
             plan_mib(w->lm_head_8bit), plan_mib(w->lm_head));
     if (!l->knobs.lm_head_rows && p->knobs.lm_head_rows) explain_head_rows(p);
     if (!l->knobs.vision && p->knobs.vision == VISION_STREAMED)
-        plan_add_choice(
-            p,
-            "--vision-weights streamed: %llu MiB instead of %llu; each image waits until they "
-            "have been copied",
-            plan_mib(w->vision_streamed), plan_mib(w->vision));
+        plan_add_choice(p,
+                        "--vision-weights streamed: %llu MiB instead of %llu; each image waits "
+                        "until these weights have been copied",
+                        plan_mib(w->vision_streamed), plan_mib(w->vision));
     if (!l->knobs.kv && p->knobs.kv == PLAN_KV_FP8)
         plan_add_choice(p,
                         "--kv-cache-dtype fp8: half the memory for a token, a little less exact");

@@ -164,7 +164,7 @@ for scan in $documents; do
   try "$scan: --pages" 0 'FRAGILE' - ask $scan --pages 1 "Describe this image." "${options[@]}"
   try "$scan: a page that it lacks" 1 - "$scan has 2 pages, none of them in 3-" caption $scan --pages 3-
   try "an image has one page" 0 . - caption "$root/examples/word-1.png" --pages 1-
-  try "an image has no page 2" 1 - 'word-1.png is a single image, which --pages 2- leaves out' caption "$root/examples/word-1.png" --pages 2-
+  try "an image has no page 2" 1 - 'word-1.png is a single image, so --pages 2- selects nothing' caption "$root/examples/word-1.png" --pages 2-
   try "$scan: --pages that is not a list" 2 - 'pages takes a list such as 3, 1-3' caption $scan --pages 1,,2
   try "$scan: one question about all pages" 0 . - ask $scan "What is this?" --max-tokens 4
   try "$scan: boxes of each page" 0 "^\{\"image\": \"$scan#page=2\", \"boxes\": \[" - detect $scan "square, ring" --quiet

@@ -201,8 +201,9 @@ static bool choose_form(struct batch_output *b, const struct options *o, ey_err 
         return ey_fail(e, EY_BAD_REQUEST,
                        "--jsonl, --csv and --sidecar cannot be combined; choose one");
     if (o->overwrite && !o->sidecar)
-        return ey_fail(e, EY_BAD_REQUEST,
-                       "--overwrite is for --sidecar; --output always replaces its file");
+        return ey_fail(
+            e, EY_BAD_REQUEST,
+            "--overwrite is for --sidecar; --output replaces its file unless --resume is given");
     if (o->sidecar && o->output)
         return ey_fail(e, EY_BAD_REQUEST,
                        "--sidecar writes a file next to each image; leave out --output");

@@ -327,7 +327,7 @@ static void print_gpu(struct bench *b)
     if (!ey_gpu_memory_usage(b->cli.engine, &used, &total)) return;
     printf("steps    %8llu, %llu of them enqueued before the previous tokens were known\n",
            (unsigned long long)stats.steps, (unsigned long long)stats.async_steps);
-    printf("GPU      %8.0f MiB planned, %.0f of %.0f in use by all\n",
+    printf("GPU      %8.0f MiB planned, %.0f of %.0f MiB in use by all processes\n",
            (double)ey_engine_describe(b->cli.engine).device_bytes / (1 << 20),
            (double)used / (1 << 20), (double)total / (1 << 20));
 }

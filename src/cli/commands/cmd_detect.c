@@ -62,10 +62,11 @@ static bool detect_check_arguments(const struct options *o, ey_err *e)
                        example);
     const char *what = o->args[o->n_args - 1];
     if (!what[strspn(what, " ,")])
-        return ey_fail(e, EY_BAD_REQUEST, "what to look for is empty: %s", example);
+        return ey_fail(e, EY_BAD_REQUEST,
+                       "the last argument, which names what to look for, is empty: %s", example);
     if (path_is_file(what) || path_is_directory(what))
         return ey_fail(e, EY_BAD_REQUEST,
-                       "what to look for is missing: the last argument, %s, is a file; try: %s",
+                       "the last argument must say what to look for, but %s is a file; try: %s",
                        what, example);
     if (!input_check_quotes(o->args, o->n_args, "detect", e)) return false;
     if (o->draw && batch_wanted(o, o->args, o->n_args - 1))

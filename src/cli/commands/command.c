@@ -64,7 +64,7 @@ static void print_overview(FILE *out)
             "\nThe model is --model, else $EYELET_MODEL, else the largest Qwen3-VL in the Hugging\n"
             "Face cache, else the demo that comes with the program. `eyelet pull` downloads one.\n"
             "Answers go to standard output, everything else to standard error.\n"
-            "Exit status: 0 done, 1 failed, 2 invalid call.\n");
+            "Exit status: 0 done, 1 failed, 2 invalid call, 130 interrupted.\n");
 }
 
 static void print_command(FILE *out, const struct command *c)
@@ -109,8 +109,8 @@ static const char *hint_for(const char *name)
                 "NAME"},
         {"ps", "eyelet doctor lists the programs that use GPU memory; curl "
                "localhost:8000/v1/models lists the models of a running server"},
-        {"show", "eyelet plan NAME shows the memory that a model needs, eyelet list the models in "
-                 "the cache"},
+        {"show", "eyelet plan NAME shows the memory that a model needs, eyelet list shows the "
+                 "models in the cache"},
         {"stop", "Ctrl-C or SIGTERM ends eyelet serve"},
         {"create", "eyelet quantize MODEL OUT writes a smaller checkpoint"},
         {"push", "eyelet does not upload models"},

@@ -7,9 +7,9 @@
 static const struct command commands[] = {
     {"ask", ASK, cmd_ask, "[IMAGE...] QUESTION", "an answer about one or several images",
      "The last argument is the question; the ones before it are images: JPEG, PNG, WebP, GIF,\n"
-     "HEIC, AVIF, TIFF, BMP or PNM files, all pages of a PDF (by pdftoppm of poppler-utils) or\n"
-     "TIFF, or - for standard input. The answer is printed while it is generated; Ctrl-C stops\n"
-     "it.\n"
+     "HEIC, AVIF, TIFF, BMP or PNM files, all pages of a PDF (read with pdftoppm from\n"
+     "poppler-utils) or TIFF, or - for standard input. The answer is printed while it is\n"
+     "generated; Ctrl-C stops it.\n"
      "\n"
      "  eyelet ask photo.jpg \"What is this?\"\n"
      "  eyelet ask before.png after.png \"What has changed?\" --json\n"
@@ -24,11 +24,10 @@ static const struct command commands[] = {
      "is given. If --max-tokens cuts a constrained answer, eyelet says so and exits with\n"
      "status 1.\n"},
     {"caption", CAPTION, cmd_caption, "IMAGE...", "a sentence for each image",
-     "The model is loaded once. A folder stands for the images in it, with -r also for those\n"
-     "in its subfolders. An image that cannot be read is reported, the others are captioned,\n"
-     "and the exit status is 1. --json prints one object per line. A PDF or TIFF gets one\n"
-     "caption for all pages, with --each one for each page; report.pdf#page=2 names a single\n"
-     "page.\n"
+     "The model is loaded once. A folder stands for the images in it and, with -r, in its\n"
+     "subfolders. An image that cannot be read is reported, the others are captioned, and the\n"
+     "exit status is 1. --json prints one object per line. A PDF or TIFF gets one caption for\n"
+     "all its pages or, with --each, one for each page; report.pdf#page=2 names a single page.\n"
      "\n"
      "  eyelet caption photos/*.jpg\n"
      "  eyelet caption -r photos/ --csv -o captions.csv --resume\n"
@@ -38,7 +37,8 @@ static const struct command commands[] = {
      "The model is loaded once, after the schema was checked. If an image cannot be read, or\n"
      "--max-tokens cuts its answer, the line has \"error\" instead of \"data\", the other images\n"
      "are still answered, and the exit status is 1. --json adds usage and timings. A PDF or\n"
-     "TIFF gives one line with data from all its pages, with --each a line for each page.\n"
+     "TIFF gives one line with data from all its pages or, with --each, one line for each\n"
+     "page.\n"
      "\n"
      "  eyelet extract invoices/*.jpg --schema invoice.json\n"
      "  eyelet extract meter.jpg --schema meter.json --prompt \"Read the meter.\" | jq .data\n"},
@@ -120,9 +120,9 @@ static const struct command commands[] = {
     {"quantize", QUANTIZE, cmd_quantize, "MODEL OUT",
      "write a checkpoint with 4-bit or 8-bit weights",
      "Writes the weights that --quantize computes while loading to the new directory OUT.\n"
-     "Loaded from there, the model gives the same answers. int4 uses the layout of\n"
-     "compressed-tensors (pack-quantized), fp8 that of the official files. Matrices that would\n"
-     "lose too much accuracy in four bits are listed and stay as they are.\n"
+     "The model in OUT gives the same answers as the original with --quantize. int4 uses the\n"
+     "layout of compressed-tensors (pack-quantized), fp8 that of the official files. Matrices\n"
+     "that would lose too much accuracy in four bits are listed and not quantized.\n"
      "\n"
      "  eyelet quantize Qwen/Qwen3-VL-8B-Instruct-FP8 qwen3-vl-8b-int4 --group-size 64\n"},
     {"convert", CONVERT, cmd_convert, "MODEL OUT", "write a model in another format, without loss",

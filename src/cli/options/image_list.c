@@ -143,10 +143,11 @@ static bool check_list(const struct image_list *list, const char *command, const
                        "%s has only folders; -r includes the images below them: eyelet %s -r "
                        "%s",
                        first, command, first);
-    return ey_fail(e, EY_BAD_REQUEST,
-                   "%s has no images, which are recognized by their names: .jpg, .png, .webp, "
-                   ".gif, .heic, .avif, .tif, .bmp, .pnm or .pdf",
-                   first);
+    return ey_fail(
+        e, EY_BAD_REQUEST,
+        "%s has no images; files count as images if their names end in .jpg, .png, .webp, "
+        ".gif, .heic, .avif, .tif, .bmp, .pnm or .pdf",
+        first);
 }
 
 bool image_list_open(struct image_list *list, char *const *args, size_t n, bool recursive,

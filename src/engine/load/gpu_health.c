@@ -201,7 +201,7 @@ bool ey_gpu_memory_warning(const ey_gpu_memory *m, char *text, size_t size)
     snprintf(text, size,
              "THE GPU'S MEMORY HAS SPILLED: %.0f of %.0f MiB are read at %.1f GB/s instead of "
              "%.0f, because the system has moved them to the computer's memory: close other "
-             "programs that use the GPU, or let eyelet take less of it "
+             "programs that use the GPU, or let eyelet use less GPU memory "
              "(eyelet doctor; --gpu-memory)",
              (double)m->spilled_bytes / (1 << 20), (double)m->allocated_bytes / (1 << 20),
              m->spilled_bytes_per_second / 1e9, m->usual_bytes_per_second / 1e9);

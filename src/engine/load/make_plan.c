@@ -148,7 +148,7 @@ static void notify_unquantized(const struct quantize_report *r, const ey_engine_
     char text[640];
     if (!r->n_unquantized || !o->notice) return;
     snprintf(text, sizeof(text),
-             "%d matrices would lose too much in four bits and stay as they are: %s",
+             "%d matrices would lose too much accuracy in four bits and are not quantized: %s",
              r->n_unquantized, r->unquantized_names);
     o->notice(o->notice_user, text);
 }
@@ -395,7 +395,7 @@ static bool fail_gpu_plan(const ey_engine *engine, const struct plan_limits *lim
     plan_budget_text(&p->budget, rule, sizeof(rule));
     ey_fail(e, EY_NO_MEMORY,
             "the model does not fit on %s: with a context of %d tokens it needs %llu MiB, %llu MiB "
-            "too many (may use %s). Alternatives:",
+            "too many (eyelet may use %s). Alternatives:",
             p->device->name, p->max_model_len, engine_mib(p->allocated),
             engine_mib(p->allocated - p->budget.bytes + MIB - 1), rule);
     for (int fits = 1; fits >= 0; fits--)

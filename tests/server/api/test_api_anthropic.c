@@ -107,8 +107,9 @@ static void conversations(void **state)
              "f") ", {\"type\": \"bash_20250124\", \"name\": \"bash\"}], "
                   "\"tool_choice\": {\"type\": \"any\", \"disable_parallel_tool_use\": true}"),
          "user: 'hi'; {\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": "
-         "{\"type\": \"object\"}}}; max=4096 grammar single note=tools[1] (bash_20250124) was left "
-         "out"},
+         "{\"type\": \"object\"}}}; max=4096 grammar single note=tools[1] (bash_20250124) was "
+         "ignored: "
+         "this server cannot run it"},
         {MORE("\"tools\": [" TOOL("f") "], \"tool_choice\": {\"type\": \"none\"}"),
          "user: 'hi'; max=4096"},
         {MORE("\"tools\": [" TOOL("f") "], \"tool_choice\": {\"type\": \"tool\", \"name\": "

@@ -109,7 +109,8 @@ static void items_become_messages(void **state)
          "\"output\": \"o\"}], \"tools\": [{\"type\": \"web_search\"}, " TOOL("f") "]}",
          "tool: 'o'; {\"type\": \"function\", \"function\": {\"name\": \"f\"}}; max=0 "
          "note=tools[0] "
-         "(web_search) was left out; input[0] (web_search_call) was ignored"},
+         "(web_search) was ignored: this server cannot run it; input[0] (web_search_call) was "
+         "ignored"},
         {"{\"input\": \"a\", \"tools\": [" TOOL("f") ", " TOOL(
              "g") "], \"tool_choice\": {\"type\": \"allowed_tools\", \"mode\": \"auto\", "
                   "\"tools\": [" TOOL("g") "]}}",

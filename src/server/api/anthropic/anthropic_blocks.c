@@ -256,7 +256,7 @@ bool anthropic_read_tools(struct api_parser *p, const char *path, json_object *v
         json_object *given = json_object_array_get_idx(value, i);
         if (!field_object(r, item.text, given)) return false;
         if (is_own_tool(given))
-            api_note(r, "%s (%.40s) was left out", item.text,
+            api_note(r, "%s (%.40s) was ignored: this server cannot run it", item.text,
                      json_object_get_string(json_member(given, "type")));
         else if (tools_read_function(r, &item, given, "input_schema", &tool[kept], &json[kept]))
             kept++;
@@ -302,7 +302,7 @@ bool anthropic_read_tool_choice(struct api_parser *p, const char *path, json_obj
         return api_fail_field(r->error, "tool_choice.type",
                               "\"auto\", \"any\", \"tool\" or \"none\"", type);
     if (!r->out->tools_given)
-        return api_fail(r->error, path, "tool_choice may only be given with tools");
+        return api_fail(r->error, path, "tool_choice needs a tool that the client defines");
     return any ? format_choose(r, &p->format, FORMAT_CALLS, path, NULL)
                : choose_tool(p, path, value);
 }

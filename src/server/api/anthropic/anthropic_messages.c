@@ -170,7 +170,7 @@ bool anthropic_read_conversation(struct api_parser *p)
     }
     if (list.n == n_system)
         return api_fail_value(r->error, "messages",
-                              "messages: at least one must not be a system message");
+                              "messages has only system messages; add a user message");
     struct field_path last = field_item(&whole, n - 1);
     if (!continue_last_message(p, &list, &last)) return false;
     message_list_finish(r, &list);

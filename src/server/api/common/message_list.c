@@ -80,7 +80,8 @@ bool message_list_begin(const struct api_reading *r, struct message_list *list, 
                         const char *role)
 {
     if (list->n == EY_MAX_MESSAGES || list->n == list->max)
-        return api_fail_value(r->error, path, "%s: more than %d messages", path, EY_MAX_MESSAGES);
+        return api_fail_value(r->error, path, "%s has more than %d messages", path,
+                              EY_MAX_MESSAGES);
     list->message[list->n++] = (ey_message){.role = role,
                                             .parts = &list->part[list->n_parts],
                                             .tool_calls = &list->call[list->n_calls]};

@@ -291,9 +291,9 @@ static bool read_prompt(struct api_parser *p, const char *path, json_object *val
                             json_object_is_type(first, json_type_array));
     size_t n = 1;
     if (!list && !json_object_is_type(value, json_type_string))
-        return api_fail_field(
-            r->error, path, "a string, an array of strings, of token ids or of arrays of token ids",
-            value);
+        return api_fail_field(r->error, path,
+                              "a string, or an array of strings, token ids or arrays of token ids",
+                              value);
     if (r->out->kind == API_TOKENIZE && list)
         return api_fail_field(r->error, path, "a string", value);
     if (several && !field_array(r, path, value, 1, EY_MAX_PROMPTS, &n)) return false;

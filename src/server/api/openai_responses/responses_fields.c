@@ -140,7 +140,8 @@ bool responses_read_tools(struct api_parser *p, const char *path, json_object *v
         if (!json_object_is_type(type, json_type_string))
             return api_fail_field(r->error, type_path.text, "a string", type);
         if (!field_text_is(type, "function"))
-            api_note(r, "%s (%.40s) was left out", item.text, json_object_get_string(type));
+            api_note(r, "%s (%.40s) was ignored: this server cannot run it", item.text,
+                     json_object_get_string(type));
         else if (read_function_tool(r, &item, given, &tool[kept], &json[kept]))
             kept++;
         else
