@@ -39,14 +39,14 @@ struct media {
  *   EY_IO           the image could not be fetched or read
  *   EY_BUSY         other requests hold the rest of the budget, so a retry may succeed
  *   EY_CANCELLED    gone() returned true
- * Errors reveal no more about this machine's network or files than the client's URL did. */
+ * Error texts name no host, address or path that the client's URL did not name. */
 bool media_get(struct media *out, const char *url, size_t n, const struct media_policy *policy,
                ey_err *e);
 /* Frees what media_get() filled; a zeroed struct is fine. */
 void media_free(struct media *media);
 
-/* Names the parts of a file of which only the first is used: "frames" of an animation or "pages" of
- * a TIFF. Returns NULL if the file is a single image. */
+/* Returns what the file has several of, although only the first one is used: "frames" for an
+ * animation, "pages" for a TIFF. Returns NULL if the file is a single image. */
 const char *media_left_out(const void *bytes, size_t n);
 
 /* Decodes a data: URL. */

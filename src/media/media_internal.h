@@ -30,9 +30,9 @@ bool media_read_file(struct media *out, const char *url, size_t n,
                      const struct media_policy *policy, ey_err *e);
 /* Writes the percent-decoded path of a file: URL to out[EY_MAX_PATH]. */
 bool media_file_path(char *out, const char *url, size_t n, ey_err *e);
-/* Opens `path` below the directory `dir`. Returns -1 with errno; EXDEV if a link or ".." would
- * leave `dir`. `walk` selects the fallback for kernels without openat2, which never follows a link.
- */
+/* Opens `path` below the directory `dir`. On failure returns -1 and sets errno, to EXDEV if a
+ * link or ".." would leave `dir`. `walk` selects the fallback for kernels without openat2; the
+ * fallback follows no links. */
 int media_open_below(int dir, const char *path, bool walk);
 
 /* Whether the address is on the public internet, and not one of this machine, of a private network

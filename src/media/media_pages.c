@@ -6,7 +6,7 @@
 #include "document/document.h"
 #include "media/media_internal.h"
 
-/* The drawing of one document: the caller's limits, and what it has used so far. */
+/* The state while a document's pages are drawn: limits, and the memory that is used so far. */
 struct drawing {
     const struct media_policy *policy;
     struct paged_document document;

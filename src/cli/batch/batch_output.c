@@ -161,8 +161,8 @@ static size_t last_image(const char *text, size_t n, char **name)
     return first;
 }
 
-/* Returns the length of the rows before the image whose rows were being written when the earlier
- * run was killed. The name in the cut row may itself be cut. */
+/* The earlier run was killed while it wrote an image's rows: returns the length of all rows before
+ * that image. The name in the cut row may itself be cut. */
 static size_t rows_before_cut(const char *text, size_t whole, size_t n)
 {
     const char *end;

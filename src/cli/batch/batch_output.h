@@ -25,7 +25,7 @@ struct batch_output {
 };
 
 /* Checks that the options are compatible, opens --output and, with --resume, reads it. Borrows
- * `out`, standard output, and the options' texts. */
+ * the options' texts and `out`, which is standard output. */
 bool batch_output_open(struct batch_output *b, const struct options *o, struct term *out,
                        const char *sidecar, ey_err *e);
 /* Empties --output, unless --resume continues it. Called after the model is loaded, so that a
@@ -41,8 +41,8 @@ bool batch_output_close(struct batch_output *b);
 const char *batch_json_name(struct buf *escaped, const char *name);
 /* Returns whether an earlier run has done this image. */
 bool batch_is_done(const struct batch_output *b, const char *image);
-/* Fails if the image's sidecar exists and --overwrite was not given. Called before the image is
- * asked about, to save the time. */
+/* Fails if the image's sidecar exists and --overwrite was not given. Called before the model is
+ * asked, so that it computes no answer that cannot be written. */
 bool batch_check_sidecar(const struct batch_output *b, const char *image, ey_err *e);
 /* Writes text[n] to the image's sidecar, atomically. */
 bool batch_write_sidecar(const struct batch_output *b, const char *image, const char *text,

@@ -11,7 +11,7 @@
 struct batch_item {
     struct input_document document;
     struct input_images pages;   /* of the question; empty if there is a question for each page */
-    struct input image;          /* the first of `pages`, under the document's name; borrowed */
+    struct input image;          /* the first of `pages`, but named like the document; borrowed */
     size_t n_pages;              /* pages that the answer is about */
     struct joined_answer joined; /* owns what `answer` points to, if it was joined from several */
     ey_answer answer;

@@ -337,8 +337,8 @@ static bool ask_at_once(struct batch_run *r, size_t n, int n_threads, ey_err *e)
     return ok;
 }
 
-/* Returns whether a question may be about several pages. Standard input and URLs may have several,
- * because they have not been read yet. */
+/* Returns whether a question may be about several pages. Standard input and URLs count as
+ * several, because their pages are not known before they are read. */
 static bool asks_about_pages(const struct batch_run *r)
 {
     bool pages = r->first_document.n > 1;

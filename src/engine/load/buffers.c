@@ -65,8 +65,8 @@ static bool open_vision_workspace(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* Next to a GPU: opens the layers on the CPU, and scratch for them or for a vision encoder on the
- * CPU. */
+/* If the model is divided between a GPU and the CPU, opens the CPU's layers, and scratch memory for
+ * them or for the vision encoder if that runs on the CPU. */
 static bool open_cpu_range(ey_engine *engine, ey_err *e)
 {
     const struct plan *p = &engine->buffers.plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The minimum FLOPs and bytes of a request, computed from the model's shapes: the denominator of
- * every efficiency figure. */
+/* Computes the minimum FLOPs and bytes of a request from the model's shapes. Benchmarks divide them
+ * by the measured time. */
 #include "engine/schedule/refine_weights.h"
 
 static double weight_stored_bytes(const struct tensor *w)

@@ -84,8 +84,8 @@ static double median_rate(struct memory_slices *s)
 }
 
 /* Returns the read rate that a slice in device memory should reach: the median. If most slices have
- * spilled, the median is far below the rate at start or the rated one, and that rate is returned.
- * Returns 0 for a few MiB, which are read too fast to judge. */
+ * spilled, the median is far too low; then returns the rate that was measured at start, or the
+ * rated one. Returns 0 if the memory is so small that it is read too fast to judge. */
 static double expected_rate(const struct memory_slices *s, double median, double at_start,
                             double rated)
 {

@@ -11,7 +11,7 @@ bool plan_query_device(struct engine_devices *devices, ey_err *e);
 void plan_measure_cpu_bandwidth(struct engine_devices *devices, const ey_engine_options *o);
 /* Marks the matrices that --quantize selects. */
 bool plan_quantize_on_load(struct engine_devices *devices, const ey_engine_options *o, ey_err *e);
-/* Chooses --prefill-math for the limits. Called when the device is open and the matrices to
+/* Sets out->fp8_prompts from --prefill-math. Called when the device is open and the matrices to
  * quantize are marked. */
 bool plan_choose_prefill_math(struct plan_limits *out, const struct engine_devices *devices,
                               const ey_engine_options *o, ey_err *e);

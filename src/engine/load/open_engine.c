@@ -38,7 +38,7 @@ static bool open_tokenizer(ey_engine *engine, ey_err *e)
         !model_check_tokenizer(&engine->devices.model, engine->devices.tok, e))
         return false;
     model_end_at_turn(&engine->devices.model, engine->devices.tok);
-    if (engine->devices.model.task == EY_TASK_GENERATE) /* others use their own prompts */
+    if (engine->devices.model.task == EY_TASK_GENERATE) /* other tasks ignore the chat template */
         model_remark_on_template(&engine->devices.model, engine->devices.ckpt);
     engine->devices.model.thinks = engine->devices.model.thinks &&
                                    tokenizer_added_id(engine->devices.tok, "<think>") >= 0 &&
@@ -77,8 +77,8 @@ static bool capture_decode_graphs(ey_engine *engine, ey_err *e)
     return true;
 }
 
-/* Keeps the BF16 head and final norm for rescoring an 8-bit head. Fails only if --head-rows pinned
- * was given and pinning is impossible. */
+/* Keeps the BF16 head and final norm, from which the top logits of an 8-bit head are recomputed
+ * (backend/rescore.h). Fails only if --head-rows pinned was given and pinning is impossible. */
 static bool keep_bf16_head(ey_engine *engine, const ey_engine_options *o, ey_err *e)
 {
     const struct tensor *norm = &engine->devices.model.final_norm;

@@ -33,7 +33,7 @@ static bool plan_open_device(struct engine_devices *devices, const ey_engine_opt
     return o->vram ? plan_open_simulated_gpu(devices, o, e) : engine_open_backend(devices, o, e);
 }
 
-/* Engines with only their headers open, on the first one's device. */
+/* Engines that have only their checkpoint and model open. All use the first one's device. */
 struct plan_members_open {
     ey_engine_options options[EY_MAX_MODELS];
     ey_engine *engine[EY_MAX_MODELS];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet quantize: writes the weights that --quantize computes while loading to a checkpoint. */
+/* eyelet quantize: writes a checkpoint with the weights that --quantize would compute while
+ * loading. */
 #include <stdio.h>
 
 #include "convert/quantized_checkpoint.h"

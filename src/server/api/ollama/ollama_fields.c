@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads requests of /api/chat and /api/generate: a table of all fields, in reading order. */
+/* Reads requests of /api/chat and /api/generate: a table of all fields, in the order in which they
+ * are read. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists and describes the models, and refuses the routes that manage a library. */
+/* Lists and describes the models, and refuses the routes that create, copy or upload one. */
 #include <math.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -354,7 +354,7 @@ void route_ollama_show(struct server *server, struct exchange *x)
     reply_ollama(x, 200, &out);
 }
 
-/* ---- routes of a library ---- */
+/* ---- routes that are not supported ---- */
 
 void route_ollama_unsupported(struct server *server, struct exchange *x)
 {

@@ -162,7 +162,7 @@ static bool set_think(struct api_parser *p, const char *name, json_object *value
     return json_member(p->json, name) || ollama_read_think(p, name, value);
 }
 
-/* Notes a sampler that is missing here, unless the value is 0 or `off`, which disable it. */
+/* Adds a note that eyelet lacks this sampler, unless the value is 0 or `off`, which disable it. */
 static bool note_unless_off(struct api_parser *p, const char *name, json_object *value, double off)
 {
     double number = 0;
@@ -181,7 +181,7 @@ static bool note_mirostat(struct api_parser *p, const char *name, json_object *v
     return note_unless_off(p, name, value, 0); /* 1 and 2 are its versions */
 }
 
-/* In reading order: repeat_last_n changes the value of repeat_penalty. */
+/* Read in this order, because repeat_last_n changes the value of repeat_penalty. */
 static const struct {
     const char *name;
     option_fn *set;

@@ -49,7 +49,7 @@ static bool note_dropped(struct buf *dropped, const char *keyword)
     return buf_printf(dropped, "%s%s", dropped->size ? ", " : "", keyword);
 }
 
-/* Starts again after each deletion, because json-c's loop does not survive it. */
+/* Starts again after each deletion, so that the loop never continues from a deleted entry. */
 static bool drop_keywords(json_object *schema, struct buf *dropped)
 {
     for (bool again = true; again;) {
