@@ -133,7 +133,7 @@ bool input_document_take(struct input_document *d, struct input *file, const str
     return open_pages(d, o, NULL, e);
 }
 
-/* Opens the file of NAME#page=N without the mark. For an image only page 1 is valid. */
+/* Opens the file NAME of an argument NAME#page=LIST. For an image, only the list "1" is valid. */
 static bool open_marked(struct input_document *d, const char *name, const char *mark,
                         const struct options *o, ey_err *e)
 {

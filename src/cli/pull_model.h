@@ -11,9 +11,9 @@
  * out[EY_MAX_PATH], or "" with --dry-run. */
 bool pull_model(char *out, const struct repository *repository, const struct options *o, ey_err *e);
 
-/* Called before a command opens a model: if it names a repository that is not in the cache, asks
- * the user whether to download it; --yes downloads without asking. Returns true if the model is
- * here, or if opening it will report what is wrong. */
+/* Called before a command opens `model`. If that is the name of a repository that is not in the
+ * cache, asks the user whether to download it; --yes downloads without asking. Returns true if the
+ * model is here, or if opening it will report what is wrong. */
 bool pull_model_if_missing(const char *model, const struct options *o, ey_err *e);
 
 #endif

@@ -21,7 +21,7 @@ enum {
     RERANK_MODEL_LEN = 10240, /* as in Qwen's code */
     DEFAULT_IMAGES = 16,
     GPU_MAX_ROWS = 2048,
-    LARGE_GPU_ROWS = 4096, /* for several images of a megapixel in one piece */
+    LARGE_GPU_ROWS = 4096, /* several images of a megapixel fit into one chunk */
     GPU_MIN_ROWS = 512,
     MIN_ROWS = 64,
     MIB = 1 << 20,
@@ -312,8 +312,8 @@ static void widen_pool(struct plan *p, const struct plan_question *q)
 
 /* ---- layers on the CPU ---- */
 
-/* Puts as many layers on the GPU as fit with a useful context, then gives the rest to context. If
- * even one layer leaves no room for a useful context, finds a shorter one. */
+/* Puts as many layers on the GPU as fit with a useful context, then lengthens the context to fill
+ * the remaining memory. If even one layer leaves no room for a useful context, shortens it. */
 static void fit_cpu_layers(struct plan *p, const struct plan_question *q)
 {
     enum { USEFUL_LEN = 4096 };
@@ -461,7 +461,8 @@ static void fit_host(struct plan *p, const struct plan_question *q)
                            "--gpu-memory-utilization, --gpu-memory: only for a GPU, not used here");
 }
 
-/* With the vision encoder on the CPU, the GPU's kernels never get its shapes. */
+/* Checks the shapes that the device's kernels get. Those of a vision encoder on the CPU next to a
+ * GPU are left out. */
 static bool check_shapes(const struct plan_question *q, ey_err *e)
 {
     static const struct vision_shape no_vision;

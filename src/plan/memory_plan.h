@@ -38,7 +38,7 @@ struct plan_limits {
     uint64_t max_pixels; /* most pixels of an image */
     int gpu_layers;     /* text layers on the GPU, the last ones; 0 for all; PLAN_LAYERS_AUTO for as
                            many as fit */
-    uint64_t cpu_bytes; /* limit of layers on the CPU including their weights; 0 for no limit */
+    uint64_t cpu_bytes; /* most memory of the layers on the CPU, weights included; 0 for no limit */
     bool serving;       /* many clients: on the host the KV pool has at least 8,192 tokens */
     bool fp8_prompts; /* quantize prompt rows (struct backend_limits), if GPU and model allow it */
     struct plan_knobs knobs;
@@ -111,16 +111,17 @@ struct plan {
     uint64_t arena_bytes; /* on a GPU: allocated without the context */
     uint64_t
         cpu_layers_bytes; /* on the host: weights, KV cache and workspace of layers on the CPU */
-    double
-        tokens_per_second; /* upper bound for one request by bytes read per token; 0 if unknown */
+    double tokens_per_second; /* predicted for one request from the bytes that a token reads; 0 if
+                                 unknown */
     struct plan_budget budget;
     bool fits;                                    /* within the budget, and cpu_bytes if limited */
     char choice[PLAN_CHOICES][PLAN_CHOICE_BYTES]; /* choices made to fit, and their prices */
     int n_choices;
 };
 
-/* The share of memory bandwidth that a step with layers on GPU and CPU is assumed to reach. Nothing
- * measures it here: tests/gpu/cpu_layers.sh checks it, and eyelet bench shows the real speed. */
+/* The share of memory bandwidth that a step with layers on GPU and CPU is assumed to reach. This
+ * machine's share is not measured: tests/gpu/cpu_layers.sh checks the assumption, and eyelet bench
+ * shows the real speed. */
 #define PLAN_BANDWIDTH_SHARE 0.85
 
 /* Makes the plan. Fails if a limit is out of range. A plan that does not fit is no failure: see

@@ -134,7 +134,8 @@ static void try_cpu_layers(struct suggestion_search *s, const struct plan_limits
                    s->model->text.n_layers - p.cpu_layers, s->model->text.n_layers, speed);
 }
 
-/* Tries a larger share if the share is the limit. */
+/* Tries a larger --gpu-memory-utilization if the share of memory, not the free memory, limits the
+ * budget. */
 static void try_larger_share(struct suggestion_search *s, const struct plan_limits *limits)
 {
     const struct plan_budget *b = &s->plan->budget;

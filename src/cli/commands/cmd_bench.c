@@ -246,8 +246,8 @@ static bool run_bench_streams(struct bench *b, ey_err *e)
     return true;
 }
 
-/* Runs all phases after the weights are loaded. Measures the roofline last, so that its memory does
- * not count as the model's peak. */
+/* Loads the model and runs all phases. Measures the roofline last, so that its memory does not
+ * count as the model's peak. */
 static bool bench_measure(struct bench *b, ey_err *e)
 {
     if (!bench_read_size(b, e) || !bench_make_image(&b->image_file, b->width, b->height, e) ||

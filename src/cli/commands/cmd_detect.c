@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* eyelet detect IMAGE WHAT prints boxes around the objects in pixels of the upright original, as
- * JSON or, on a terminal, as a table. --draw also draws them. */
+/* eyelet detect IMAGE WHAT prints a box around each object, as JSON or, on a terminal, as a table.
+ * Coordinates are pixels of the upright original. --draw also draws the boxes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ static void write_boxes(struct json_writer *w, const struct detection *d)
     json_close_array(w);
 }
 
-/* Returns the length of the label's beginning that the table shows: whole characters. */
+/* Returns how many bytes of the label the table shows. No character is cut. */
 static int shown_label_bytes(const char *label)
 {
     enum { MOST_LABEL_BYTES = 40 };

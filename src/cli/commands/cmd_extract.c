@@ -59,7 +59,8 @@ static bool check_json(const ey_answer *answer, ey_err *e)
                    SHOWN_BYTES, answer->text);
 }
 
-/* Writes the data on one line. Replaces line ends with spaces; in strings JSON escapes them. */
+/* Writes the data on one line. Replaces line ends with spaces. Strings have none, because JSON
+ * escapes them. */
 static void write_data(struct json_writer *w, const ey_answer *answer)
 {
     struct buf data = buf_with_max(MAX_JSON_LINE);

@@ -146,7 +146,7 @@ static int unknown_command(const char *name)
     else if (hint)
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; %s", name, hint);
     else if (suggestion.best &&
-             strcmp(suggestion.best, "rm") != 0) /* it deletes, so a typo does not suggest it */
+             strcmp(suggestion.best, "rm") != 0) /* rm deletes, so it is never suggested */
         ey_fail(&e, EY_BAD_REQUEST, "there is no command \"%s\"; did you mean %s?", name,
                 suggestion.best);
     else

@@ -67,7 +67,8 @@ static const char *after_digits(const char *text)
     return text + strspn(text, "0123456789");
 }
 
-/* Unlike the reader of JSON, takes neither NaN nor an infinity for a number. */
+/* Returns whether the text is a number in JSON. NaN and Infinity, which json_read() accepts, are
+ * not. */
 static bool is_json_number(const char *text)
 {
     struct json_reading reading;

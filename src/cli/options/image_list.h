@@ -22,7 +22,7 @@ bool image_list_open(struct image_list *list, char *const *args, size_t n, bool 
                      const char *command, ey_err *e);
 /* Appends `name` and takes ownership of it; NULL means that its allocation failed. */
 bool image_list_add(struct image_list *list, char *name, ey_err *e);
-/* Fails if `output`, unless it is NULL, is this image, which it would overwrite. */
+/* Fails if writing the file `output` would overwrite this image. `output` may be NULL. */
 bool image_check_output(const char *image, const char *output, ey_err *e);
 /* Like image_check_output() for all images of the list. */
 bool image_list_check_output(const struct image_list *list, const char *output, ey_err *e);

@@ -88,7 +88,7 @@ static inline uint32_t *growing_array_u32(const struct growing_array *l)
     return l->data;
 }
 
-/* Returns the set of element i; it is the first member of every element of `sets`. */
+/* Returns the set in element i of `sets`, whose elements all begin with a struct number_set. */
 static inline const struct number_set *dfa_set_at(const struct growing_array *sets, uint32_t i)
 {
     return (const struct number_set *)((const char *)sets->data + (size_t)i * sets->size);

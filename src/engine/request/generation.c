@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader's side of a generation: start, poll for text, cancel and collect it. */
+/* Starts a generation, lets its reader poll for text, cancel and collect it, and lets the scheduler
+ * report progress and the end. */
 #include "engine/request/generation.h"
 
 #include <errno.h>
@@ -72,8 +73,8 @@ static void *copy_array(struct arena *arena, const void *from, size_t n, size_t 
 }
 
 /* Collects the tokens that end an answer, which are forbidden until it has min_tokens tokens. With
- * a grammar none is forbidden: the matcher decides when the answer may end, and a token of stop_ids
- * may be all that it allows; before min_tokens, such a token does not end it (emit_token.c). */
+ * a grammar, none is forbidden: the matcher decides when the answer may end, and it may allow only
+ * a token of stop_ids. Before min_tokens, such a token does not end the answer (emit_token.c). */
 static bool collect_ends(ey_generation *gen, const ey_request *request, struct arena *arena,
                          ey_err *e)
 {
