@@ -63,7 +63,7 @@ static void divide_memory(struct plan_member *member, size_t n, const struct mem
             min += need[i].min;
             extra_sum += need[i].max - need[i].min;
         }
-    if (min + extra_sum <= capacity || min >= capacity) return;
+    if (min + extra_sum <= capacity || min > capacity) return;
     for (size_t i = 0; i < n; i++) {
         struct plan p;
         const uint64_t extra = need[i].max - need[i].min;

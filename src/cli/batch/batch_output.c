@@ -38,7 +38,7 @@ void batch_add_cell(struct buf *line, const char *text, size_t n)
  * set past the row. */
 static char *read_first_cell(const char *text, const char *limit, const char **end)
 {
-    struct buf cell = buf_with_max(EY_MAX_PATH);
+    struct buf cell = buf_with_max(EY_MAX_URL_BYTES + 1); /* a path is shorter */
     bool quoted = false, first = true;
     const char *at = text;
     for (; at < limit && (quoted || *at != '\n'); at++) {

@@ -25,22 +25,14 @@ static struct joined_answer empty_joined(void)
     return (struct joined_answer){empty, empty, empty, empty, NULL, 0};
 }
 
-/* Adds a text after an empty line. */
+/* Adds a text, after an empty line if it is not the first. */
 static void join_text(struct buf *joined, const char *text, size_t n)
 {
+    if (!n) return;
     while (joined->size && joined->data[joined->size - 1] == '\n')
         joined->size--;
-    buf_add_text(joined, "\n\n");
+    if (joined->size) buf_add_text(joined, "\n\n");
     buf_add(joined, text, n);
-}
-
-static void join_thought(struct buf *joined, const ey_answer *page)
-{
-    if (!page->n_thought) return;
-    if (joined->size)
-        join_text(joined, page->thought, page->n_thought);
-    else
-        buf_add(joined, page->thought, page->n_thought);
 }
 
 static void add_lists(struct joined_answer *joined, const ey_answer *page)
@@ -82,11 +74,11 @@ bool joined_answer_add(struct joined_answer *joined, ey_answer *whole, ey_answer
     if (!joined->n) {
         *joined = empty_joined();
         buf_add(&joined->text, whole->text, whole->n_text);
-        join_thought(&joined->thought, whole);
+        join_text(&joined->thought, whole->thought, whole->n_thought);
         add_lists(joined, whole);
     }
     join_text(&joined->text, page->text, page->n_text);
-    join_thought(&joined->thought, page);
+    join_text(&joined->thought, page->thought, page->n_thought);
     add_lists(joined, page);
     add_numbers(whole, page);
     if (!keep_page(joined, page, e)) return false;

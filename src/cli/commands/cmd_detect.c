@@ -123,6 +123,7 @@ static bool detect_run(struct detection *d, const struct options *o, ey_err *e)
 {
     const char *what = o->args[1];
     struct input_document document;
+    if (!input_check_pages(o, e)) return false;
     bool read = input_document_open(&document, o->args[0], o, e) &&
                 check_one_page(&document, o->args[0], e) &&
                 input_document_page(&document, 0, &d->file, e);
