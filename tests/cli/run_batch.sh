@@ -47,7 +47,7 @@ try "log-probabilities of each image as text" 0 '^FR' '^photos/b.png:$' read pho
 try "detect in a folder" 0 '^\{"image": "photos/b.png", "boxes": \[' - detect photos "square, heart" --quiet
 try "detect as CSV" 0 '^photos/b.png,.*,[0-9]+,[0-9]+,[0-9]+,[0-9]+$' - detect photos/a.JPG photos/b.png "circle, square, heart, triangle, star, ring" --csv
 try "detect --draw takes only one image" 2 - 'draw takes one image' detect photos square --draw x.png
-try "detect without WHAT" 2 - 'what to look for is missing' detect photos/a.JPG photos/b.png
+try "detect without WHAT" 2 - 'the last argument must say what to look for, but photos/b.png is a file' detect photos/a.JPG photos/b.png
 echo '{"type": "object", "properties": {"a, b": {"enum": ["x\"y"]}, "n": {"enum": [7]}, "l": {"enum": [[1, 2]]}}, "required": ["a, b", "n", "l"]}' >schema.json
 try "extract as CSV" 0 '^photos/a.JPG,"x""y",7,"\[1,2\]"$' - extract photos/a.JPG photos/b.png --schema schema.json --csv
 [ "$(head -1 out)" = 'image,"a, b",n,l' ]

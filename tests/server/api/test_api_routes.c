@@ -770,23 +770,25 @@ static void log_probabilities_of_prompts(void **state)
     check(&chat, "0 'one two' =stop; usage 3+3; ");
 }
 
-/* Large answers are charged to the client's share of the budget. */
+/* Large answers are charged to the client's share of the budget, each for its own prompt. */
 static void answers_are_charged_to_their_client(void **state)
 {
     (void)state;
-    struct exchange x = {0};
+    struct exchange one = {0}, two = {0};
     ey_budget *whole = ey_budget_create(64 << 20);
     assert_non_null(whole);
     fake.budget = ey_budget_part_open(whole, 1, 2);
     assert_non_null(fake.budget);
     fake.script[0] = &two_words;
-    run(&x, route_completions,
-        "{\"prompt\": [\"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", "
-        "\"p\", "
-        "\"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\", \"p\"], \"prompt_logprobs\": 20}");
-    assert_int_equal(x.status, 200);
-    assert_true(x.budget_used > 0);
-    buf_free(&x.out);
+    fake.n_prompt_tokens = 90;
+    run(&one, route_completions, "{\"prompt\": \"p\", \"prompt_logprobs\": 20}");
+    run(&two, route_completions, "{\"prompt\": [\"p\", \"p\"], \"prompt_logprobs\": 20}");
+    assert_int_equal(one.status, 200);
+    assert_int_equal(two.status, 200);
+    assert_true(one.budget_used > 0);
+    assert_int_equal(two.budget_used, 2 * one.budget_used);
+    buf_free(&one.out);
+    buf_free(&two.out);
     assert_int_equal(ey_budget_used(whole), 0);
     ey_budget_part_close(&fake.budget);
     ey_budget_free(&whole);
