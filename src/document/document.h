@@ -40,9 +40,10 @@ bool document_check_page(const struct paged_document *d, int page, ey_err *e);
 /* Returns an upper bound of the bytes that document_page() needs for the page's pixels and the
  * image file, without the program's own memory. */
 uint64_t document_page_memory(const struct paged_document *d, int page, int dpi);
-/* Converts a page, counted from 1, into an image file *out[*n_out], which the caller frees: a PNG
- * of `dpi` dots per inch (fewer if it would exceed the largest pixel budget of a model), or the
- * TIFF with this page first. */
+/* Converts a page, counted from 1, into an image file *out[*n_out], which the caller frees. A page
+ * of a PDF becomes a PNG of `dpi` dots per inch, or fewer if it would exceed the largest pixel
+ * budget of a model. For a TIFF, the result is a copy of the file in which this page comes first.
+ */
 bool document_page(const struct paged_document *d, int page, int dpi,
                    const struct document_wait *wait, char **out, size_t *n_out, ey_err *e);
 

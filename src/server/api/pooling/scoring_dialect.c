@@ -204,8 +204,8 @@ static bool read_scoring(struct api_parser *p)
     out->own = arena_array(p->reading.lasting, 1, sizeof(struct scoring_form));
     if (!out->own) return api_fail_memory(p->reading.error);
     return pooling_begin(p, EY_TASK_RERANK,
-                         "The model `%.200s` does not rerank; serve a Qwen3-VL-Reranker or "
-                         "-Embedding checkpoint") &&
+                         "The model `%.200s` does not rerank; serve a checkpoint of "
+                         "Qwen3-VL-Reranker or Qwen3-VL-Embedding") &&
            api_read_fields(p, fields, COUNT(fields)) &&
            api_note_unknown_fields(p, fields, COUNT(fields)) && read_sides(p, out->own) &&
            add_scored(p, out->own);
@@ -241,7 +241,7 @@ static int compare_scored_items(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Returns all items, best first, or NULL if memory runs out. The answer has the first *n. */
+/* Returns all items, best first, or NULL if memory runs out. The HTTP answer lists the first *n. */
 static struct scored_item *ranked(const struct scoring_form *form, const struct api_choice *choices,
                                   size_t *n)
 {
