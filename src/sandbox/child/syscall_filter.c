@@ -154,7 +154,7 @@ static const struct call_rule program_rules[] = {
     FAIL(rt_tgsigqueueinfo, EPERM),
     FAIL(prlimit64, EPERM),
     FAIL(memfd_create, EPERM),
-/* changes of files that Landlock, or its first versions, do not cover */
+/* calls that change files, and that Landlock or its first versions cannot forbid */
 #ifdef SYS_chmod
     FAIL(chmod, EPERM),
     FAIL(chown, EPERM),

@@ -31,7 +31,7 @@ static _Noreturn void fail_worker(const struct worker_job *job, enum reply_statu
     _exit(1);
 }
 
-/* Waits until the input is complete. If the server has died or given up, nobody reads a reply. */
+/* Waits until the input is complete. If the server has died or given up, exits without a reply. */
 static void await_input(const struct worker_job *job)
 {
     char byte;
@@ -81,8 +81,8 @@ static void run_program(const struct worker_job *job)
     fail_worker(job, REPLY_NOT_STARTED, text);
 }
 
-/* The limit of a decoder includes the mappings that it keeps from the child; a program replaces
- * them. */
+/* A decoder's limit of address space includes the child's mappings, which the worker inherits. A
+ * program's limit does not, because execve() removes them. */
 static struct worker_limits limits_of(const struct worker_job *job)
 {
     const struct job_message *m = &job->message;

@@ -11,7 +11,7 @@ struct worker_job {
     const char *argument[MAX_PROGRAM_ARGUMENTS + 1];
     int fds[JOB_DESCRIPTORS]; /* input, output, reply */
     uint64_t mapped;          /* bytes mapped before the job */
-    int parent;               /* the child's process id */
+    int parent;               /* process id of the child, which forked this worker */
 };
 
 /* Confines the process, runs the job, replies and exits. */

@@ -42,10 +42,10 @@ struct trusted_proxies {
 };
 
 bool is_trusted_proxy(const struct trusted_proxies *proxies, struct client_address address);
-/* Reads one line of X-Forwarded-For (`plain`) or Forwarded backwards. *address must be a trusted
- * proxy. Replaces it by the address that this proxy reports, and continues while that is a trusted
- * proxy, too. Returns whether to read the previous line: *address is still a trusted proxy, and
- * every entry of this line could be read. */
+/* Reads the entries of one X-Forwarded-For line (`plain`) or Forwarded line from last to first.
+ * *address must be a trusted proxy. Replaces it by the address that this proxy reports, and
+ * continues while that is a trusted proxy, too. Returns whether to read the previous line: *address
+ * is still a trusted proxy, and every entry of this line could be read. */
 bool client_address_forwarded(struct client_address *address, const char *line, bool plain,
                               const struct trusted_proxies *proxies);
 

@@ -25,7 +25,7 @@ enum connection_phase {
 struct http_connection {
     enum connection_phase phase;
     int fd;
-    double phase_since, deadline; /* of the phase; seconds_now(), HUGE_VAL: none */
+    double phase_since, deadline; /* of the phase, as seconds_now(); HUGE_VAL: no deadline */
     struct send_rate rate;        /* receive rate of the body */
     size_t n_body;                /* bytes received */
     bool waits_for_server;        /* its body is paused until memory is free */
@@ -50,7 +50,8 @@ struct connections {
  * connections in total. */
 bool connections_open(struct connections *all, int max, int room, ey_err *e);
 void connections_close(struct connections *all);
-/* Returns the number of connections for `max` requests, including those about to end. */
+/* Returns how many connections must have room for `max` requests to run at once, including cut
+ * connections that have not ended yet. */
 int connections_room_for(int max);
 
 /* Adds a connection with `seconds` for its first request's headers. Returns NULL if the table is
@@ -62,9 +63,10 @@ void connections_remove(struct connections *all, struct http_connection *c);
 /* Enters a phase with a deadline in `seconds`, 0 for none. */
 void connections_enter(struct connections *all, struct http_connection *c,
                        enum connection_phase phase, double seconds);
-/* Gives a client's request, whose headers have arrived, a place until it ends. A client may hold
- * at most EY_CLIENT_SHARE times as many places as it leaves free. A slow body is cut if the new
- * request then gets a place. Returns false if there is no place. Probes need none. */
+/* Gives a client's request, whose headers have arrived, a place until it ends. A client may
+ * always take one place if any is free, and more while it then holds at most EY_CLIENT_SHARE times
+ * as many as are left free. A slow body is cut if the new request then gets a place. Returns false
+ * if there is no place. Probes need none. */
 bool connections_admit(struct connections *all, struct http_connection *c,
                        struct client_number client);
 /* Records that n bytes of the body have arrived so far. */
@@ -79,7 +81,7 @@ bool connections_hung_up(struct connections *all, struct http_connection *c);
 bool connections_told(struct connections *all, struct http_connection *c);
 
 /* Cuts connections past their deadline and bodies that are too slow. If requests wait for memory,
- * also cuts the largest body that merely pauses. */
+ * also cuts the largest body whose client has sent little in the last seconds. */
 void connections_sweep(struct connections *all, bool memory_is_awaited);
 /* Cuts all connections, future ones included. */
 void connections_cut_all(struct connections *all);

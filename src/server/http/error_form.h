@@ -18,7 +18,7 @@ enum api_error_code {
 struct api_error {
     int status; /* HTTP */
     enum api_error_code code;
-    char type[40];   /* vLLM's name, "BadRequestError" …; "": by the status */
+    char type[40];   /* as vLLM names it, "BadRequestError"; "": by the status */
     char param[160]; /* path of the field, "messages[0].content[1].image_url.url", or "" */
     char message[768];
 };

@@ -52,8 +52,8 @@ void exchange_send_error(struct exchange *x, const struct api_error *error);
 
 /* A streamed body. pull() runs on the connection's thread when the client can take more: it waits
  * for data (100 ms at a time, checking exchange_hung_up in between) and returns the number of bytes
- * written, at least one, -1 at the end, or -2 to cut the connection. close() is called once, also
- * if the client has left. */
+ * written (at least one), or -1 at the end, or -2 to cut the connection. close() is called once,
+ * also if the client has left. */
 struct response_stream {
     ssize_t (*pull)(void *state, struct exchange *x, char *out, size_t size);
     void (*close)(void *state);

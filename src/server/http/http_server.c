@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles libmicrohttpd's callbacks: headers, body, reply, end. The body of a rejected request is
  * read and discarded before the reply: closing a connection with unread bytes resets it, and the
- * client would lose the reply. The reply comes first if the body is too large, the client waits for
- * 100 Continue, or the connection is closed in any case. */
+ * client would lose the reply. The reply is sent at once, without reading the body, if
+ * the body is too large, the client waits for 100 Continue, or the connection must be closed
+ * anyway. */
 #include "server/http/http_server.h"
 
 #include <fcntl.h>
@@ -457,7 +458,8 @@ static void refuse_compressed(struct exchange *x, enum zstd_result result)
     case ZSTD_BROKEN: refuse_request(x, 400, "the body is not valid zstd"); break;
     case ZSTD_TOO_LARGE:
         refuse_request(x, 413,
-                       "the decompressed body is larger than %d bytes, or its window than %d",
+                       "the decompressed body is larger than %d bytes, or its zstd window is "
+                       "larger than %d bytes",
                        ZSTD_MAX_BODY_BYTES, 1 << ZSTD_MAX_WINDOW_LOG);
         break;
     case ZSTD_NO_MEMORY: refuse_request(x, 503, "no memory to decompress the body"); break;

@@ -28,8 +28,8 @@ static bool fail_bind(const char *option, const char *host, int port, int error,
                        port, host);
     if (error == EADDRINUSE)
         return ey_fail(e, EY_IO,
-                       "port %d of %s is in use; another server may be running: use --port, or 0 "
-                       "for any free one",
+                       "port %d of %s is in use; another server may be running: choose another "
+                       "port with --port, or any free one with --port 0",
                        port, host);
     if (error == EACCES)
         return ey_fail(e, EY_IO, "this user may not use port %d; use 1024 or a higher one", port);

@@ -81,7 +81,7 @@ const char *request_headers_fault(const struct request_header *h, size_t n, bool
                                         "the request has more than one X-Api-Key"};
     for (size_t i = 0; i < n; i++) {
         if (!is_http_token(h[i].name, h[i].n_name))
-            return "the name of a header has characters that are not allowed in one";
+            return "a header's name has characters that are not allowed in names";
         if (has_control(h[i].value, h[i].n_value)) return "a header's value has control characters";
     }
     for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)

@@ -21,8 +21,8 @@ bool is_http_token(const char *s, size_t n);
 /* Returns the value of the header of that name, or NULL. */
 const char *request_header_value(const struct request_header *headers, size_t n, const char *name);
 
-/* Whether a Host header names this server, at the socket bound to that address. This stops DNS
- * rebinding, where an attacker's page points its own domain here. Accepted are
+/* Whether a Host header names this server, whose socket is bound to the address `bound_to`. This
+ * stops DNS rebinding, where an attacker's page points its own domain here. Accepted are
  * - any address and any port, which ssh -L and containers change;
  * - localhost, *.localhost, the value of --host, and --allowed-hosts;
  * - names by which containers reach their host (host.docker.internal);
@@ -32,10 +32,11 @@ const char *request_header_value(const struct request_header *headers, size_t n,
  *   that the server cannot know. */
 bool is_allowed_host(const struct server_options *options, const char *bound_to, const char *host);
 
-/* Whether a page of this Origin may call: the server's own (http or https at the requested Host,
- * which works behind a proxy), one of --allowed-origins, or an application's (app://, tauri://,
- * vscode-webview://, vscode-file://). */
+/* Whether the Origin is the server's own: http or https at the requested Host, which works behind
+ * a proxy. */
 bool is_own_origin(const char *origin, const char *host);
+/* Whether a page of another Origin may call: one of --allowed-origins, or an application's (app://,
+ * tauri://, vscode-webview://, vscode-file://). */
 bool is_allowed_origin(const struct server_options *options, const char *origin);
 /* Whether the Origin is a page of this machine, at any port. Ollama lets these pages call. */
 bool is_loopback_origin(const char *origin);
