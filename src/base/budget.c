@@ -97,7 +97,8 @@ void ey_budget_part_close(ey_budget **out)
 
 /* ---- fair shares ---- */
 
-/* Whether taking n would put this part above an equal share while a part below it waits. */
+/* Whether taking n would put this part above an equal share while a part with less than that
+ * waits. */
 static bool is_over_equal_share(const ey_budget *part, uint64_t n)
 {
     const ey_budget *whole = part->whole;
@@ -139,7 +140,7 @@ static bool acquire_bytes(ey_budget *b, uint64_t n, int timeout_ms, bool first)
         whole->used += n;
         if (b != whole) b->used += n;
     }
-    /* A thread may have stood back for this one, which waits no longer. */
+    /* Wakes threads that may_take() held back while this one waited. */
     if (b != whole) pthread_cond_broadcast(&whole->released);
     pthread_mutex_unlock(&whole->lock);
     return taken;

@@ -85,7 +85,7 @@ void buf_clear(struct buf *b)
 
 struct arena_chunk {
     struct arena_chunk *next;
-    void *memory; /* the allocation that the chunk lies in, aligned */
+    void *memory; /* from calloc(); the chunk begins at its first 64-byte boundary */
     size_t size, used;
     _Alignas(64) unsigned char bytes[];
 };

@@ -89,7 +89,7 @@ bool ey_fail_memory(ey_err *e, const char *what, size_t bytes)
                    what, size);
 }
 
-/* A truncated message has no detail. */
+/* If the message was truncated before the detail, the detail is empty. */
 static void set_detail(ey_err *e, size_t at)
 {
     size_t n = strlen(e->text);

@@ -48,8 +48,8 @@ enum {
     EY_MAX_CONNECTIONS = 1024,
     EY_SPARE_CONNECTIONS = 16, /* above --max-connections: for /health and /metrics, and for
                                   replies that there are too many connections */
-    EY_CLIENT_SHARE = 15,      /* one client may hold at most this many times what is free, so that
-                                  others always find some */
+    EY_CLIENT_SHARE = 15,      /* one client may hold at most this many times as much as is free,
+                                  or 15/16 of all, so that others find a free part */
     EY_MAX_API_KEY_BYTES = 1024,
     /* a request to the server */
     EY_MAX_REQUEST_CHOICES = 8,  /* `n` */
@@ -74,7 +74,7 @@ enum {
     EY_MAX_MULTIPLE_OF = 1000,
     EY_MAX_PATTERN_BYTES = 8 << 10,   /* of a regular expression */
     EY_MAX_PATTERN_DEPTH = 64,        /* nested groups */
-    EY_MAX_PATTERN_PRODUCT = 1 << 21, /* states of a pattern times the lengths of its texts */
+    EY_MAX_PATTERN_PRODUCT = 1 << 21, /* states of a pattern times text lengths */
     EY_MAX_CHOICES = 4096,
     EY_MAX_GRAMMAR_RULES = 1 << 14,      /* distinct objects, arrays and strings */
     EY_MAX_GRAMMAR_NFA_STATES = 1 << 18, /* states of the NFA */

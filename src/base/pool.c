@@ -41,8 +41,7 @@ struct pool {
     size_t n, chunk, min_chunk;
     struct pool_range *ranges; /* one for each thread */
     bool by_range;
-    char pad[3][CACHE_LINE]; /* keeps flags that are spun on and counters in cache lines of their
-                                own */
+    char pad[3][CACHE_LINE]; /* keeps the counters and flags below in cache lines of their own */
     atomic_uint loop_number; /* workers wait for it to change */
     atomic_int n_asleep;     /* workers */
     char pad_running[CACHE_LINE];
@@ -281,7 +280,8 @@ int pool_threads(const struct pool *pool)
     return pool->n_threads;
 }
 
-/* Runs a loop too short to share on the calling thread. Returns false if all should run it. */
+/* If a loop is too short to share, runs it on the calling thread. Returns false if all threads
+ * should run it. */
 static bool run_alone(const struct pool *pool, size_t n, size_t min_chunk, pool_fn *fn,
                       void *context)
 {

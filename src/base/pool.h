@@ -19,8 +19,8 @@ int pool_threads(const struct pool *pool);
  * caller at a time, and never from within fn. */
 void pool_run(struct pool *pool, size_t n, size_t grain, pool_fn *fn, void *context);
 /* Like pool_run with locality: each thread gets one contiguous range and takes chunks from its
- * begin that end at multiples of `chunk`, down to `min_chunk` near the end. Idle threads steal from
- * the ends of other ranges. n is below 2^32. */
+ * front. Chunks end at multiples of `chunk`; near the end they shrink to no less than `min_chunk`.
+ * Idle threads steal from the ends of other ranges. n is below 2^32. */
 void pool_run_ranges(struct pool *pool, size_t n, size_t chunk, size_t min_chunk, pool_fn *fn,
                      void *context);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts cores from /sys and CPU quotas from cgroups (cgroups(7): cpu.max in v2, cpu.cfs_quota_us
- * in v1). A file that cannot be read sets no limit. Also sets the pace of threads and gives turns.
- */
+ * in v1). A file that cannot be read sets no limit. This file also has the
+ * scheduling pace of threads and the turns of long computations. */
 #include "base/processors.h"
 
 #include <pthread.h>

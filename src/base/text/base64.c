@@ -104,7 +104,7 @@ static bool base64_symbol_fits(const int s[4], int i)
     return s[i] < BASE64_PAD && (i < 3 || s[2] != BASE64_PAD);
 }
 
-/* Decodes a group that may have blanks, escapes or padding to *n bytes. The group is the last one
+/* Decodes to *n bytes a group that may have blanks, escapes or padding. The group is the last one
  * if *n is less than 3. */
 static bool decode_base64_group(struct base64_reader *r, uint8_t *out, size_t *n)
 {

@@ -69,7 +69,7 @@ static bool begins_as_image(const char *bytes, size_t n)
 enum { FIRST_BYTES = 16 }; /* enough to recognize an image */
 
 /* Reads the first bytes of standard input, which a pipe may deliver in pieces. Returns their
- * number. Sets *late if the time ended before the pipe did. */
+ * number. Sets *late if SENT_SECONDS passed before enough bytes or the end of the pipe came. */
 static size_t read_first_bytes(char first[FIRST_BYTES], bool *late)
 {
     const double end = seconds_now() + SENT_SECONDS;

@@ -14,7 +14,8 @@
 static bool open_schema_text(struct cli_response_format *format, char *text, size_t n,
                              const char *name, ey_err *e)
 {
-    *format = (struct cli_response_format){.text = text}; /* the JSON parser refuses a NUL */
+    *format = (struct cli_response_format){
+        .text = text}; /* without a NUL: the JSON parser refuses it */
     format->remote.schema = format->text;
     return ey_grammar_of_schema(&format->grammar, format->text, n, e) ||
            ey_fail_within(e, "%s", name);

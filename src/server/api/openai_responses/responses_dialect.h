@@ -14,7 +14,7 @@
 /* The message for a reference to an unknown item. */
 #define RESPONSES_ITEM_GONE                                                                   \
     "Item with id '%.60s' not found. Items are kept for a while only; send the item itself, " \
-    "or set store to false."
+    "as many clients do if store is false."
 
 /* Kinds of requests, one per route. */
 enum responses_kind { RESPONSES_CREATE, RESPONSES_COUNT };

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 struct store_entry {
-    struct stored_response response; /* its texts follow the offsets: input, then response */
-    uint32_t *item; /* [n_items] offsets of the response's output items; the pages start here */
+    struct stored_response response; /* its texts lie in the pages of `item` */
+    uint32_t *item; /* [n_items] offsets of output items, then the texts of input and response */
     size_t n_items;
     unsigned char owner[RESPONSES_OWNER_BYTES];
     size_t n_bytes; /* whole pages */
