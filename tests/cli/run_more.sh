@@ -218,6 +218,12 @@ if script -qec true /dev/null </dev/null >/dev/null 2>&1; then # a chroot may ha
   say "a conversation on a terminal: Ctrl-C at the prompt, Ctrl-D"
   # libedit's keys, a history over two runs, pasted lines, """ and Tab; Ctrl-C discards a line from the history
   export XDG_STATE_HOME=$work/state TERM=xterm
+  start_typing --no-history scene.png
+  type_when '> ' 1 'Describe this image.\n'
+  type_when '2004l' 1 '\004' # the line editor has given the terminal back
+  end_chat
+  grep -q 'pink square' shown && [ "$status" -eq 0 ]
+  say "Ctrl-D during an answer"
   start_typing --quiet
   type_when '> ' 1 'Hxllo\033[D\033[D\033[D\be\n'
   type_when '> ' 2 '\033[200~two\r\n\tlines\033[201~ more\n'

@@ -78,11 +78,17 @@ static unsigned char insert_paste(EditLine *edit, int key)
 static void bind_keys(EditLine *edit)
 {
     static const char *const keys[][2] = {
-        {"\033[200~", "eyelet-paste"},      {"\033\n", "eyelet-break"},
-        {"\033\r", "eyelet-break"},         {"\t", "eyelet-complete"},
-        {"\022", "em-inc-search-prev"},     {"\027", "ed-delete-prev-word"},
-        {"\033[1;5C", "em-next-word"},      {"\033[1;5D", "ed-prev-word"},
+        {"\033[200~", "eyelet-paste"},
+        {"\033\n", "eyelet-break"},
+        {"\033\r", "eyelet-break"},
+        {"\t", "eyelet-complete"},
+        {"\022", "em-inc-search-prev"},
+        {"\027", "ed-delete-prev-word"},
+        {"\033[1;5C", "em-next-word"},
+        {"\033[1;5D", "ed-prev-word"},
         {"\033[3~", "ed-delete-next-char"},
+        /* a Ctrl-D that was typed during an answer arrives as NUL */
+        {"^@", "em-delete-or-list"},
     };
     el_set(edit, EL_ADDFN, "eyelet-paste", "insert pasted text", insert_paste);
     el_set(edit, EL_ADDFN, "eyelet-break", "begin a new line", break_line);
