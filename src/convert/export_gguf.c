@@ -22,8 +22,8 @@ struct gguf_export {
     char name[FILES][OUTPUT_NAME_BYTES]; /* final names */
     struct gguf_writer file[FILES];
 
-    uint64_t *offset; /* [plan.n, 2]: of a tensor's data, and of its second frame or global
-                         scale */
+    uint64_t *offset; /* [plan.n, 2]: where a tensor's data goes, and its second part, if it has
+                         one (a convolution's second frame, or the global scale) */
     struct output_folder out;
 };
 
@@ -93,7 +93,7 @@ static bool name_gguf_tensors(struct gguf_export *x, ey_err *e)
 
 /* ---- metadata ---- */
 
-/* Returns the general.file_type for the type that most bytes of matrices have. */
+/* Returns the general.file_type of the type that takes up the most bytes, matrices only. */
 static uint32_t file_type_of(const struct export_plan *p)
 {
     static const struct {

@@ -10,7 +10,7 @@ struct planned_tensor {
     const struct stored_tensor *stored;
     struct weight_plan plan;
     size_t size[FORM_PARTS];
-    float factor; /* 1 if it has a global scale, as NVFP4 blocks do, else 0 */
+    float factor; /* a flag: 1 if a global scale is written, as for NVFP4 blocks, else 0 */
 };
 
 enum export_format { EXPORT_SAFETENSORS, EXPORT_GGUF };

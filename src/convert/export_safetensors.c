@@ -12,7 +12,8 @@
 #define SHARD_BYTES ((uint64_t)4 << 30)
 enum { MAX_PARTS = 4, MAX_SCHEMES = 16 };
 
-/* One tensor of a shard. */
+/* A tensor as the file names it. A quantized matrix has several: codes, scales, zero points,
+ * shape. */
 struct shard_part {
     char name[SOURCE_MAX_NAME + 16];
     enum dtype dtype;

@@ -324,12 +324,12 @@ static bool is_blank_run(const char *text)
     return !*text;
 }
 
-/* Compares merges. For SentencePiece, compares only the tokens that they make: GGUF has a score per
- * token, which does not order the merges that make the same token.
+/* Compares merges. For SentencePiece, compares only the tokens that they make: Several
+ * merges can make the same token, and GGUF's score per token does not say in which order they come.
  *
- * Runs of blanks have equal scores in such files, so their merges may come in another order. Texts
- * are still tokenized alike if the last merge joins two single blanks, because then the leftmost
- * run grows first. */
+ * In SentencePiece vocabularies, runs of blanks have equal scores, so the merges that make them may
+ * be in another order. Texts are still tokenized alike if the merge of two single blanks is the
+ * last in both lists: then the leftmost run grows first. */
 static bool merges_agree(const json_object *was, const json_object *is, const char *path, ey_err *e)
 {
     json_object *a = json_member_of_type(json_member(was, "model"), "merges", json_type_array),

@@ -94,8 +94,8 @@ static float round_to_bf16(float value)
     return bf16_to_f32(f32_to_bf16(value));
 }
 
-/* The best choice so far. During the search the scale is that of the divided values; then it is
- * that of the group, rounded to BF16. */
+/* The best choice so far. During the search the scale is for the group divided by its largest
+ * magnitude, afterwards for the group itself, rounded to BF16. */
 struct scale_choice {
     float scale, zero, noise;
 };

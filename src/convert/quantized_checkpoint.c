@@ -418,8 +418,9 @@ static bool write_matrix(struct checkpoint_writer *writer, const struct quantize
     return true;
 }
 
-/* Writes the matrices of one tensor. If a shard ends between their adjacent output tensors, they
- * are quantized again for the next shard. */
+/* Writes the matrices of one tensor. Their values, scales and zero points are consecutive
+ * output tensors. If a shard ends between them, the matrices are quantized again for the next one.
+ */
 static bool write_quantized(struct checkpoint_writer *writer, const struct quantized_tensor *m,
                             int shard, void *memory, ey_err *e)
 {

@@ -25,7 +25,7 @@ struct weight_plan {
 };
 
 /* Plans for safetensors. F32 tensors, and matrices for which safetensors has no form, become
- * `main_type` if that type holds all of their values exactly (DTYPE_F32: they are not narrowed).
+ * `main_type` if that type holds all of their values exactly. DTYPE_F32 narrows nothing.
  * `linear`: the tensor is the matrix of a linear layer. */
 struct weight_plan plan_for_safetensors(const struct tensor *w, enum dtype main_type, bool linear);
 /* Plans for GGUF, where vectors are F32. A matrix for which GGUF has no type becomes BF16 or F16 if

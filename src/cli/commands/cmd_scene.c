@@ -19,7 +19,7 @@ static int ask_ready_made(const struct options *o, const char *command, const ch
                                       .pages = pages,
                                       .field = "answer",
                                       .sidecar = "txt"};
-    /* Standard input may be a document, whose pages only the batch reads one by one. */
+    /* Standard input may be a document. The batch can read its pages one by one. */
     const bool sent = !o->n_args
                           ? input_stdin_is_sent()
                           : pages == PAGES_JOINED && o->n_args == 1 && strcmp(o->args[0], "-") == 0;

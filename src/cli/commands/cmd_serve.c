@@ -102,7 +102,8 @@ static bool read_count(int *out, const char *digits, const char *text, ey_err *e
     return true;
 }
 
-/* Reads {"image": 4}, {"image": {"count": 4, "width": 512}}, image=4, image=4,video=0 or 4. */
+/* Reads `{"image": 4}`, `{"image": {"count": 4, "width": 512}}`, `image=4`, `image=4,video=0` or
+ * `4`. */
 static bool read_image_limit(int *out, const char *text, ey_err *e)
 {
     if (!text) return true;

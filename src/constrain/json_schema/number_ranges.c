@@ -268,7 +268,7 @@ static bool magnitude_limits(struct magnitude *m)
 
 /* ---- without bounds ---- */
 
-/* Adds one to `most` digits from `from` on, each of which may be the last. */
+/* Adds between 1 and `most` digits after the state `from`. The number may end after each. */
 static void add_digits(struct nfa *nfa, uint32_t from, uint32_t end, uint32_t first, int most)
 {
     for (int i = 0; i < most; i++) {

@@ -14,8 +14,8 @@ struct decimal {
     int n_whole, n_fraction;
 };
 
-/* Returns the shortest decimal that reads back as `value`, clamped in absolute value to
- * 10^DECIMAL_DIGITS and to the smallest nonzero decimal. */
+/* Returns the shortest decimal that reads back as `value`. A larger magnitude than the
+ * struct can hold becomes its largest one, a smaller one, except 0, its smallest. */
 struct decimal decimal_of_double(double value);
 struct decimal decimal_of_int(int64_t value);
 
@@ -33,8 +33,9 @@ struct number_spec {
 /* The number of digits is limited, so that an answer cannot get stuck in an endless fraction.
  * Integers have up to 18 digits, 15 with multiple_of. Numbers without bounds have up to 15 digits
  * before the point, 15 behind it and 2 in the exponent. Numbers with bounds have no exponent, and
- * near a bound at most 15 digits in total, so that a decimal within the bounds is within them as a
- * double, too. Integers and bounded numbers are never -0. */
+ * so few fraction digits that a number as long as the longer bound has at most 15 digits. Then a
+ * decimal within the bounds is within them as a double, too. Integers and bounded numbers are never
+ * -0. */
 struct frag nfa_number(struct nfa *nfa, const struct number_spec *spec);
 
 #endif

@@ -86,9 +86,9 @@ static const struct {
 
 /* Summary of a schema's keywords. */
 struct schema_outline {
-    const char *chooser,
-        *other;       /* a CHOOSES_VALUE keyword; another that constrains the value (not `type`) */
-    unsigned implied; /* types that the keywords apply to */
+    const char *chooser; /* a CHOOSES_VALUE keyword */
+    const char *other;   /* another keyword that constrains the value, except `type` */
+    unsigned implied;    /* types that the keywords apply to */
 };
 
 static bool note_keyword(struct compiler *c, struct schema_outline *o, const char *name,
@@ -269,7 +269,8 @@ static struct frag value_of_enum(struct compiler *c, json_object *schema, json_o
 
 /* ---- alternatives ---- */
 
-/* oneOf equals anyOf only if its schemas are pairwise disjoint, so others are an error. */
+/* oneOf is compiled as anyOf, which is the same only if its schemas are pairwise disjoint. Any
+ * other oneOf is an error. */
 static bool check_disjoint(struct compiler *c, json_object *list, size_t n, const char *path)
 {
     for (size_t i = 0; i < n; i++)

@@ -145,7 +145,7 @@ struct frag schema_array(struct compiler *c, json_object *schema, const char *pa
                         .path = path,
                         .key = (const char *)key,
                         .n_key = sizeof(*key)};
-    /* different schemas, and bounds that need no counter, are unrolled */
+    /* arrays with a prefix, or with bounds that need no counter, are unrolled */
     rule.has_counter = !a.n_prefix && a.max > 0 && (a.min > 1 || a.max != UINT32_MAX);
     rule.min = a.min ? a.min - 1 : 0;
     rule.max = a.max == UINT32_MAX || !a.max ? a.max : a.max - 1;

@@ -193,8 +193,8 @@ static struct frag build_object(struct compiler *c, const struct rule *rule, boo
     if (s.open) add_additional_properties(c, member_states[s.n], &s, rule->path);
     nfa_add_epsilon(&c->nfa, nfa_add_bytes(&c->nfa, all.start, "{", 1), member_states[0].first);
     nfa_add_span(&c->nfa, member_states[s.n].first, all.end, '}', '}', 0);
-    /* the object may end in every member state after the last required property: unlike comma
-     * states, member states have no edges that skip optional properties */
+    /* Every member state after the last required property needs a "}" of its own, because member
+     * states, unlike comma states, have no edges that skip optional properties. */
     for (size_t i = s.n;; i--) {
         nfa_add_span(&c->nfa, member_states[i].member, all.end, '}', '}', 0);
         if (!i || s.property[i - 1].required) return all;

@@ -10,7 +10,7 @@
 
 /* ---- references ---- */
 
-/* Reads a byte of a URI fragment, decoding %41. */
+/* Reads a byte of a URI fragment, decoding percent escapes (%41 is A). */
 static char next_fragment_byte(const char **at)
 {
     const char *text = *at;
@@ -20,9 +20,9 @@ static char next_fragment_byte(const char **at)
     return low >= 0 ? (char)(high << 4 | low) : *text;
 }
 
-/* Reads one token of a JSON pointer in a URI fragment, up to the next slash. %41 is decoded before
- * ~0, ~1 and slashes are recognized (RFC 6901, section 6). Returns false if the token is too long
- * or contains %00. */
+/* Reads one token of a JSON pointer in a URI fragment, up to the next slash. Percent
+ * escapes are decoded first, then ~0, ~1 and slashes are recognized (RFC 6901, section 6). Returns
+ * false if the token is too long or contains %00. */
 static bool read_pointer_token(const char **at, char *name, size_t size)
 {
     size_t n = 0;
