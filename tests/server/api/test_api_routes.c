@@ -196,14 +196,14 @@ ey_token_logprobs ey_generation_logprobs(const ey_generation *t, int i, ey_logpr
         {i, letters + 2 * i, -0.5f, letters + 2 * i, 1}, top, (size_t)t->request.top_logprobs};
 }
 
-/* The prompt's tokens: capital letters. */
+/* The prompt's tokens: four capital letters, again and again. */
 static const char capitals[] = "A\0B\0C\0D";
-static int prompt_ranks[] = {0, 1, 2, 3};
+static int prompt_ranks[100] = {0, 1, 2, 3};
 
 static ey_token_logprobs prompt_token(int i)
 {
-    return (ey_token_logprobs){
-        .chosen = {i, capitals + 2 * i, i ? -0.25f : NAN, capitals + 2 * i, 1}};
+    const char *letter = capitals + 2 * (i % 4);
+    return (ey_token_logprobs){.chosen = {i, letter, i ? -0.25f : NAN, letter, 1}};
 }
 
 ey_token_logprobs ey_generation_prompt_logprobs(const ey_generation *t, int i, ey_logprob *top)
