@@ -4,10 +4,12 @@
 
 enum {
     AMX_GEMV_TILE_BYTES = 2 << 20,
-    AMX_PANEL_BYTES = 3 << 20, /* bytes of both N-blocks' panels */
-    AMX_WHOLE_K = 2048,        /* up to this width panels have all columns, else AMX_KC */
-    AMX_KC = 1024,             /* columns of a panel then; gemm_amx.c has the KC of the L1 cache */
-    AMX_INT4_GEMV_MR = 4,      /* equal to BLOCKS_MR */
+    AMX_PANEL_BYTES = 3 << 20, /* of the panels of the two N-blocks that share a pass over x */
+    /* The panels of a matrix of at most AMX_WHOLE_K columns have all of them, those of a wider one
+     * AMX_KC. gemm_amx.c has a smaller block of columns for the L1 cache. */
+    AMX_WHOLE_K = 2048,
+    AMX_KC = 1024,
+    AMX_INT4_GEMV_MR = 4,                                   /* equal to BLOCKS_MR */
     AMX_INT4_PANEL_END = CPU_N_BLOCK * AMX_WHOLE_K / 32 * 4 /* bytes of the scales of groups */
 };
 
@@ -45,7 +47,8 @@ static void gemv_int4_amx(float *out, size_t out_stride, const struct gemv_args 
     cpu_matmul_blocks_avx512[CPU_BLOCKS_INT4].gemv(out, out_stride, t);
 }
 
-/* Few rows of x are multiplied with vectors, many with tiles, in the same integers. */
+/* Few rows of x are multiplied by AVX-512 instructions, many by AMX tiles. Both sum the same
+ * integers. */
 static const struct matmul_kernels matmul_int4_amx = {
     .x = X_INT16,
     .scales_sums = true,

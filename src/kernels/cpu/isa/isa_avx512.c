@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The AVX-512 tier: AVX-512 with byte permutes (VBMI), integer dot products (VNNI) and GFNI. With
- * BF16 dot products, matmuls and image attention use them (*_avx512_bf16.c). */
+/* The AVX-512 tier: AVX-512 with byte permutes (VBMI), integer dot products (VNNI) and GFNI. On
+ * processors that also have BF16 dot products, matmuls and image attention use these instructions
+ * (*_avx512_bf16.c). */
 #define LANES 16
 #define HAVE_VBMI
 #define MATMUL cpu_matmul_f32_avx512

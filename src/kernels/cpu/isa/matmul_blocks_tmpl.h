@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The int16 matmul kernels of a tier for weights with scales in groups, one set per type. The
- * including file sets LANES and MATMUL_BLOCKS, their name. */
+ * including file sets LANES, and MATMUL_BLOCKS to the name of the array of kernels. */
 #include "kernels/cpu/gemm/gemm_blocks_tmpl.h"
 
 enum {
     BLOCKS_PANEL_BYTES = 768 << 10,
-    /* scales of a panel in 256 columns: of eight groups, or of one with minima */
+    /* Bytes of a panel's scales. For each 256 columns, a weight row has eight scales of groups, or
+     * one scale and the words of its minima, which are more. */
     BLOCKS_PANEL_END = CPU_N_BLOCK * (CPU_INT16_KC / BLOCK) * (SUBS + 2) * 4
 };
 

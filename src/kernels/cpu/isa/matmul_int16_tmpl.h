@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The int16 matmul kernels of a tier. The including file sets LANES and their names: MATMUL_FP8 for
- * FP8 weights, MATMUL_VISION for rows of an image and BF16 weights, which has no GEMV. */
+/* The int16 matmul kernels of a tier. The including file sets LANES and the names of the kernels:
+ * MATMUL_FP8 is for FP8 weights; MATMUL_VISION multiplies rows of images by BF16 weights, and has
+ * no GEMV. */
 #include "kernels/cpu/gemm/gemm_int16_tmpl.h"
 #include "kernels/cpu/gemv/gemv_int16_tmpl.h"
 
