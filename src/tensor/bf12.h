@@ -5,7 +5,7 @@
  * The weights of a row have few exponents. The row's 15 largest exponents, and that of zero and
  * denormals, are numbered with four bits; sign and fraction take a byte. The few weights with
  * smaller exponents are outliers, stored separately with all their bits. A block of 16 rows with
- * too many outliers (rows of infinities, or of numbers of all magnitudes) is read uncompressed.
+ * too many outliers (an infinity makes most weights of its row outliers) is read uncompressed.
  *
  * A block is a sequence of steps of 64 columns. A step has 64 bytes of signs and fractions for each
  * of 16 rows, then 64 bytes of exponent numbers for each pair of rows, the first row's in the low
@@ -36,7 +36,8 @@ struct bf12_block {
         uint32_t at, bits; /* column · BF12_ROWS + row of the block, ascending by step */
     } outlier[BF12_MAX_OUTLIERS];
 };
-_Static_assert(sizeof(struct bf12_block) == 1024, "blocks of a matrix lie in an array");
+_Static_assert(sizeof(struct bf12_block) == 1024,
+               "the headers of a matrix are an array of 1,024 bytes each");
 
 /* Returns the index (0 to 63) of the byte that holds column `c`. Unpacking 64 bytes in this order
  * gives two vectors of 32 columns each, in the order of columns. Interleaved int8 rows use the same

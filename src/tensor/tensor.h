@@ -81,7 +81,8 @@ struct tensor {
     const void *group_zero;    /* int4: 32-bit words [ceil(rows/8), cols/group] with row r at bit
                                   4·(r % 8) of word [r/8, g]; uint8: bytes [rows, cols/group] */
     float multiplier, divisor; /* of all values, in float32 (NVFP4 has one of them); 0 if none */
-    /* [cols] where a row stores each column, which decides its group; NULL if in order */
+    /* [cols] the place of each column in a stored row. A column belongs to the group of its place.
+     * NULL if columns are stored in order. */
     const int32_t *place;
     const float *factor; /* GGUF's NVFP4: a factor of all values; otherwise NULL */
     /* On-load quantization recipe, or NULL. If set, dtype and group describe the result, and data

@@ -14,8 +14,8 @@ struct tensor_view {
     int64_t shape[EY_MAX_DIMS];
     const uint8_t *data; /* in the mapped file; any alignment */
     size_t size;         /* bytes */
-    int64_t paired_rows; /* if a head's rows are interleaved: file rows 2i and 2i + 1 are the
-                            model's rows i and i + paired_rows / 2; otherwise 0 */
+    int64_t paired_rows; /* rows of a head if the file interleaves its halves (the head's rows 2i
+                            and 2i + 1 are the model's rows i and i + paired_rows / 2), else 0 */
 };
 
 #endif

@@ -20,8 +20,9 @@ struct ref_linear_job {
     int n;
 };
 
-/* Computes columns first .. first+count-1 of y from decoded weight rows. A partial tile of x rows
- * is filled by repeating a row with stride 0, which does not change the others' sums. */
+/* Computes columns first .. first+count-1 of y from decoded weight rows. If fewer
+ * than REF_X_ROWS rows of x are left, each is computed in a tile of its own, which repeats it with
+ * stride 0. */
 static void fill_columns(const struct ref_linear_job *l, const float *rows, int64_t first,
                          int count)
 {

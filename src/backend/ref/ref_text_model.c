@@ -102,7 +102,8 @@ static void append_kv(struct kv_cache *kv, int layer, int which, const float *ro
     }
 }
 
-/* Rounds the last n_prompt of n input rows of w if limits.fp8_prompts is on. */
+/* Rounds the last n_prompt of the n activation rows that w multiplies, if limits.fp8_prompts is
+ * on. */
 static void round_prompts(const struct ref *r, float *rows, const struct placed *w, int n,
                           int n_prompt)
 {

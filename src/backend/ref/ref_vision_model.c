@@ -6,7 +6,7 @@
 #include "backend/host_ops.h"
 #include "backend/ref/ref_backend.h"
 
-/* Returns the grid position of a patch row in merge-block order (spec 4.1). */
+/* Returns the grid position of patch n, counted in merge-block order (spec 4.1). */
 static void patch_position(int n, int cols, int merge, int *row, int *col)
 {
     int group = merge * merge, block = n / group, inside = n % group, blocks_across = cols / merge;

@@ -54,11 +54,12 @@ static void amx_pack_queries(struct attention_tile *t)
  * a few lines at a time, because processors drop bursts of prefetches; keys together with values,
  * because two streams get more memory bandwidth. */
 struct kv_prefetch {
-    const char *at;     /* next line of keys; NULL for no prefetch */
-    size_t half, lines; /* half: bytes from keys to values; lines: left of each */
+    const char *at; /* next line of keys; NULL for no prefetch */
+    size_t half;    /* bytes from keys to values */
+    size_t lines;   /* lines of keys that remain, and as many of values */
 };
-/* Lines of keys and of values prefetched per step of scores and per step of values. The softmax
- * prefetches one PREFETCH_WITH_WEIGHTS-th of the block. */
+/* Lines of keys, and as many of values, that are prefetched in each step of scores and each step of
+ * adding values. PREFETCH_WITH_WEIGHTS is a divisor: a softmax prefetches 1/8 of the block. */
 enum { PREFETCH_WITH_SCORES = 6, PREFETCH_WITH_VALUES = 8, PREFETCH_WITH_WEIGHTS = 8 };
 
 INLINE void prefetch_kv(struct kv_prefetch *a, size_t lines)

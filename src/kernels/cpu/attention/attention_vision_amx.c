@@ -17,7 +17,7 @@ enum {
 };
 
 struct amx_vision_state {
-    uint16_t q[HALVES][MAX_STEPS + 1][2][AMX_TILE]; /* parts of 32 columns; packed 64 at a time */
+    uint16_t q[HALVES][MAX_STEPS + 1][2][AMX_TILE]; /* + 1: packed 64 columns at a time */
     float scores[KEY_STEP_STRIPS][HALVES][CELLS];
     uint16_t weights[KEY_STEP / AMX_K][HALVES][AMX_TILE];
     float o[MAX_STRIPS][HALVES][CELLS];
@@ -52,7 +52,8 @@ static size_t amx_value_bytes(int dim)
     return value_strips(dim) * AMX_ROWS * sizeof(uint16_t);
 }
 
-/* Stores a key in the layout [16 patches, part, 32 columns][16][32]. */
+/* Stores a key. Keys are [groups of 16 patches][part][groups of 32 columns][16 patches][32
+ * columns]. */
 static void amx_store_key(void *keys, size_t patch, const float *key, int dim)
 {
     size_t steps = key_steps(dim);
@@ -66,7 +67,8 @@ static void amx_store_key(void *keys, size_t patch, const float *key, int dim)
     }
 }
 
-/* Stores values in the layout [64 patches, 16 columns, 32 patches][16 columns][32 patches]. */
+/* Stores values. They are [groups of 64 patches][groups of 16 columns][2 groups of 32 patches][16
+ * columns][32 patches]. */
 static void amx_store_values(void *values, size_t patch, const float *in, size_t stride, int n,
                              int dim)
 {
@@ -150,8 +152,8 @@ INLINE void score_strips(struct amx_vision_state *r, size_t strip, const uint16_
 
 /* ---- softmax ---- */
 
-/* 2^x for x <= 0, relative error below 4e-6: a weight keeps 8 bits. 0 gives 1; no result is
- * denormal, which is a hundred times slower; NaN stays NaN. */
+/* 2^x for x <= 0. The relative error is below 4e-6, which is enough for weights rounded to BF16. 0
+ * gives 1; no result is denormal, which is a hundred times slower; NaN stays NaN. */
 INLINE __m512 amx_exp2(__m512 x)
 {
     x = _mm512_max_ps(_mm512_set1_ps(-126), x); /* NaN stays NaN */

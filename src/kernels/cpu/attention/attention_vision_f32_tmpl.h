@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Image attention with float32 values and scores from int16 (attention_vision_scores_tmpl.h).
- * Included by a small file for each kind of pair multiplication, which sets LANES and
- * VISION_ATTENTION (the table's name).
+ * Each instruction set that multiplies pairs of int16 has a small file, which sets LANES and
+ * VISION_ATTENTION (the table's name) and includes this one.
  *
  * Values are [patches, dim rounded up to LANES]. */
 #include "kernels/cpu/common/simd_tmpl.h"

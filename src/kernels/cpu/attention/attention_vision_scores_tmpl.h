@@ -12,8 +12,9 @@ enum {
     ROWS_PER_LOAD = LANES == 16 ? 4 : 2, /* queries that share a load of keys */
     KEY_BLOCK_VECTORS = CPU_KEY_BLOCK / LANES,
     VECTORS_AT_ONCE = 4, /* vectors of keys whose sums stay in registers */
-    QK_LENGTH =
-        46300, /* length of a query and of a key in steps before rounding: squared below 2^31 */
+    /* Euclidean norm of a query and of a key in steps, before rounding. Its square, which bounds
+     * their dot product, is below 2^31. */
+    QK_LENGTH = 46300,
     QK_MAX_PAIRS = CPU_VISION_MAX_DIM / 2
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Image attention of a tile of queries. Values are words of PATCHES_PER_WORD patches each, [words,
- * padded_dim()], and so are their weights. The including file defines FMA_VALUES(), which adds
- * a vector of values times a word of weights, and STORE_WEIGHTS(), which makes words of a block's
- * weights. */
+/* Image attention of a tile of queries. Values are [words, padded_dim()], where a word holds one
+ * column of PATCHES_PER_WORD patches. A word of weights holds those of the same patches. The
+ * including file defines FMA_VALUES(), which adds a vector of values times a word of weights, and
+ * STORE_WEIGHTS(), which makes words of a block's weights. */
 
 /* ---- a tile ---- */
 
