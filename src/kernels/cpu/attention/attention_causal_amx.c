@@ -14,17 +14,10 @@ enum { KEY_GROUPS = CPU_KEY_BLOCK / AMX_ROWS, KEY_ROW = 2 * CPU_KEY_BLOCK, SOFTM
  * hold them only if `rows` is 16. */
 static void configure_attention(int rows)
 {
-    struct {
-        uint8_t palette, start, zero[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = i == 6 ? AMX_ROWS : (uint8_t)rows;
-        config.bytes[i] = 64;
-    }
-    amx_memory(&config);
-    _tile_loadconfig(&config);
+    struct amx_tile_config config = amx_full_tiles();
+    for (int i = 0; i < 8; i++)
+        if (i != 6) config.rows[i] = (uint8_t)rows;
+    amx_load_config(&config);
 }
 
 static size_t amx_padded_dim(const struct attention_tile *t)

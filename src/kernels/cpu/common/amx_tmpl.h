@@ -31,21 +31,38 @@ INLINE void prefetch_line(const void *line)
     __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
 }
 
+/* The operand of LDTILECFG (Intel SDM). */
+struct amx_tile_config {
+    uint8_t palette, start, zero[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+};
+
+/* Returns a configuration of eight tiles of 16 rows of 64 bytes. */
+INLINE struct amx_tile_config amx_full_tiles(void)
+{
+    struct amx_tile_config config = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        config.rows[i] = AMX_ROWS;
+        config.bytes[i] = 64;
+    }
+    return config;
+}
+
+INLINE void amx_load_config(const struct amx_tile_config *config)
+{
+    amx_memory(config);
+    _tile_loadconfig(config);
+}
+
 /* Configures tiles of 16 rows of 64 bytes, except those in the bit set `narrow`, which have a
  * column for each of n_x packed rows. */
 INLINE void amx_configure(int n_x, unsigned narrow)
 {
-    struct {
-        uint8_t palette, start, zero[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = AMX_ROWS;
-        config.bytes[i] = narrow >> i & 1 ? (uint16_t)(4 * n_x) : 64;
-    }
-    amx_memory(&config);
-    _tile_loadconfig(&config);
+    struct amx_tile_config config = amx_full_tiles();
+    for (int i = 0; i < 8; i++)
+        if (narrow >> i & 1) config.bytes[i] = (uint16_t)(4 * n_x);
+    amx_load_config(&config);
 }
 
 /* Rounds 32 floats to BF16 and leaves the remainders in v. */

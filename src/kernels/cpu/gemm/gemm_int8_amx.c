@@ -185,21 +185,12 @@ INLINE void add_group_rows(const struct pending_group *p, int first, int n)
 /* Configures the tiles for multiply_bytes_step() with `columns` columns. */
 INLINE void configure_bytes(size_t columns)
 {
-    struct {
-        uint8_t palette, start, zero[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = AMX_ROWS;
-        config.bytes[i] = 64;
-    }
+    struct amx_tile_config config = amx_full_tiles();
     for (int i = 4; i < 6; i++)
         config.bytes[i] = (uint16_t)columns;
     for (int i = 6; i < 8; i++)
         config.rows[i] = (uint8_t)(columns / 4);
-    amx_memory(&config);
-    _tile_loadconfig(&config);
+    amx_load_config(&config);
 }
 
 /* Tiles 0 to 3 += one step: both digits of x times both strips. */
