@@ -5,7 +5,6 @@
 #define EY_KERNELS_CPU_TO_BF16_TMPL_H
 
 #include "kernels/cpu/common/fp8_lut_tmpl.h"
-#include "kernels/cpu/common/int4_tmpl.h"
 
 static const uint8_t fp8_low[128] = {MAGNITUDES(LOW_BYTE)}, fp8_high[128] = {MAGNITUDES(HIGH_BYTE)};
 
@@ -71,42 +70,6 @@ INLINE void load_bf16_step(__m512i out[2], enum dtype dtype, const uint8_t *p,
         out[0] = _mm512_loadu_si512(p);
         out[1] = _mm512_loadu_si512(p + 64);
     }
-}
-
-/* Returns the BF16 of all sixteen quantized values of the row's group, as a table for 16-bit
- * permutes. */
-INLINE __m512i int4_table(const struct int4_row *r)
-{
-    const __m512 quantized = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512 values = _mm512_fmadd_ps(quantized, _mm512_set1_ps(r->scale), _mm512_set1_ps(r->offset));
-    return _mm512_castsi256_si512((__m256i)_mm512_cvtneps_pbh(values));
-}
-
-/* 32 quantized values → 32 BF16 */
-INLINE __m512i int4_to_bf16(const uint8_t *p, __m512i table)
-{
-    __m512i q = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
-    q = _mm512_and_si512(_mm512_or_si512(q, _mm512_slli_epi32(q, 12)), _mm512_set1_epi16(15));
-    return _mm512_permutexvar_epi16(q, table);
-}
-
-/* Loads 64 weights from column k on (k is a multiple of 64), with zeros for the last 32 if they do
- * not exist. *table must hold the values of the previous step's group. */
-INLINE void int4_step(__m512i out[2], struct int4_row *r, __m512i *table, size_t group, size_t k,
-                      size_t n)
-{
-    if (k % group == 0 || group < CPU_K_STEP) {
-        int4_enter_group(r, k / group);
-        *table = int4_table(r);
-    }
-    out[0] = int4_to_bf16(r->nibbles + k / 2, *table);
-    out[1] = _mm512_setzero_si512();
-    if (n < CPU_K_STEP) return;
-    if (group < CPU_K_STEP) {
-        int4_enter_group(r, k / group + 1);
-        *table = int4_table(r);
-    }
-    out[1] = int4_to_bf16(r->nibbles + k / 2 + 16, *table);
 }
 
 /* Converts 32 columns of a row from k on, times their scale, to BF16. `low`: returns the rounding

@@ -104,43 +104,6 @@ INLINE void gemv_step_bf16(vf *acc, const decoded *wv, enum dtype dtype, const s
     gemv_bf12_step_bf16(acc, wv, t, k, p, first, count, n);
 }
 
-/* ---- GEMV: four-bit weights ---- */
-
-struct int4_stream_bf16 {
-    struct int4_row row;
-    __m512i table; /* values of the current group */
-};
-
-INLINE struct int4_stream_bf16 int4_stream_at_bf16(const struct cpu_matrix *w, int64_t row)
-{
-    return (struct int4_stream_bf16){int4_row_at(w, row), _mm512_setzero_si512()};
-}
-
-/* Returns the columns of a step. */
-INLINE size_t int4_columns_bf16(size_t group)
-{
-    (void)group;
-    return CPU_K_STEP;
-}
-
-/* int4_step() enters groups itself. */
-INLINE void int4_enter_step_bf16(struct int4_stream_bf16 *s, size_t group, size_t k)
-{
-    (void)s;
-    (void)group;
-    (void)k;
-}
-
-/* acc[n, streams] += a step of the n rows of x times that of weight row `a`. */
-INLINE void gemv_int4_step_bf16(vf *acc, struct int4_stream_bf16 *s, const struct gemv_args *t,
-                                size_t group, size_t k, const struct weight_streams *p, int a,
-                                int n)
-{
-    decoded wv[1];
-    int4_step(wv[0], &s->row, &s->table, group, k, CPU_K_STEP);
-    gemv_bf12_step_bf16(acc, (const decoded *)wv, t, k, p, a, 1, n);
-}
-
 /* ---- GEMM: x ----
  *
  * Where weights have scales, x is packed as float32 in the order in which quantized values are
@@ -228,8 +191,6 @@ struct panel_rows_bf16 {
     size_t n;                       /* rows that exist */
     const struct bf12_block *strip; /* the BF12 block, or NULL to read the stored rows */
     uint32_t outlier;
-    struct int4_row int4[LANES];
-    __m512i table[LANES];
     struct byte_tables tables;
 };
 
@@ -244,10 +205,6 @@ static void panel_rows_enter_bf16(struct panel_rows_bf16 *r, int64_t row, size_t
     r->n = n < LANES ? n : LANES;
     r->strip = NULL;
     r->outlier = 0;
-    for (size_t a = 0; a < r->n && r->w->tensor.dtype == DTYPE_INT4; a++) {
-        r->int4[a] = int4_row_at(r->w, row + (int64_t)a);
-        r->table[a] = _mm512_setzero_si512();
-    }
     if (!r->w->bf12 || !r->n || bf12_block_at(r->w->bf12, row)->n_outliers == BF12_UNCOMPRESSED)
         return;
     r->strip = bf12_block_at(r->w->bf12, row);
@@ -269,9 +226,6 @@ INLINE void panel_words_bf16(float (*words)[LANES * STEP_VECTORS], struct panel_
     for (size_t a = 0; a < LANES; a++) {
         if (a >= r->n)
             values[a][0] = values[a][1] = _mm512_setzero_si512();
-        else if (w->tensor.dtype == DTYPE_INT4)
-            int4_step(values[a], &r->int4[a], &r->table[a], (size_t)w->tensor.group_size, k,
-                      (size_t)w->tensor.cols - k);
         else if (r->strip)
             bf12_to_words(values[a], r->strip, step, (int)a);
         else

@@ -12,6 +12,7 @@
 #include "kernels/cpu/common/amx_tmpl.h"
 
 #include "kernels/cpu/common/block_words_tmpl.h"
+#include "kernels/cpu/common/int4_tmpl.h"
 
 enum {
     BYTE_K = 64, /* columns of a tile */

@@ -91,6 +91,7 @@ INLINE void gemv_streams(float *out, size_t out_stride, const struct gemv_args *
     store_streams(out, out_stride, acc, WORDS(nan_was_seen)(&d, dtype) ? w : NULL, &p, t, n);
 }
 
+#ifndef HAVE_BF16
 INLINE void gemv_int4_streams(float *out, size_t out_stride, const struct gemv_args *t,
                               struct weight_streams p, enum dtype dtype, int n)
 {
@@ -113,6 +114,7 @@ INLINE void gemv_int4_streams(float *out, size_t out_stride, const struct gemv_a
     }
     store_streams(out, out_stride, acc, NULL, &p, t, n);
 }
+#endif
 
 static void gemv_bf16_rows(float *out, size_t out_stride, const struct gemv_args *t)
 {
@@ -432,8 +434,8 @@ static void gemv_words(float *out, size_t out_stride, const struct gemv_args *t)
     switch (t->dtype) {
     case DTYPE_F8_E4M3: GEMV_INSTANCES(gemv_streams, DTYPE_F8_E4M3) break;
     case DTYPE_I8: GEMV_INSTANCES(gemv_streams, DTYPE_I8) break;
-    case DTYPE_INT4: GEMV_INSTANCES(gemv_int4_streams, DTYPE_INT4) break;
 #ifndef HAVE_BF16
+    case DTYPE_INT4: GEMV_INSTANCES(gemv_int4_streams, DTYPE_INT4) break;
     case DTYPE_F16: gemv_wide_dtype(out, out_stride, t, DTYPE_F16); break;
     case DTYPE_F32: gemv_wide_dtype(out, out_stride, t, DTYPE_F32); break;
 #endif
