@@ -87,9 +87,7 @@ static void show_json_value(char out[64], json_object *value)
     enum { MOST = 60 };
     const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
     if (!text) text = "a long value"; /* memory is exhausted */
-    size_t n = strlen(text), shown = n < MOST ? n : MOST;
-    while (shown < n && shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80)
-        shown--;
+    const size_t n = strlen(text), shown = utf8_prefix(text, n, MOST);
     snprintf(out, 64, "%.*s%s", (int)shown, text, shown < n ? "…" : "");
 }
 

@@ -70,6 +70,14 @@ bool utf8_valid(const char *s, size_t n)
     return true;
 }
 
+size_t utf8_prefix(const char *s, size_t n, size_t most)
+{
+    size_t shown = n < most ? n : most;
+    while (shown < n && shown > 0 && ((unsigned char)s[shown] & 0xc0) == 0x80)
+        shown--;
+    return shown;
+}
+
 size_t utf8_bad_length(const char *text, size_t n)
 {
     const uint8_t *s = (const uint8_t *)text;

@@ -12,6 +12,8 @@
  */
 int utf8_decode(const char *s, size_t n, uint32_t *cp);
 bool utf8_valid(const char *s, size_t n);
+/* Returns the most bytes of n, at most `most`, that do not end inside a character. */
+size_t utf8_prefix(const char *s, size_t n, size_t most);
 /* Returns the length of the maximal ill-formed subpart at s (Unicode 3.9), which a decoder replaces
  * by one U+FFFD. */
 size_t utf8_bad_length(const char *s, size_t n);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "base/text/json_writer.h"
 #include "base/limits.h"
 #include "cli/terminal/cancel.h"
@@ -166,11 +167,7 @@ static void write_boxes(struct json_writer *w, const struct detection *d)
 static int shown_label_bytes(const char *label)
 {
     enum { MOST_LABEL_BYTES = 40 };
-    size_t n = strnlen(label, MOST_LABEL_BYTES + 1);
-    if (n <= MOST_LABEL_BYTES) return (int)n;
-    for (n = MOST_LABEL_BYTES; n && ((unsigned char)label[n] & 0xc0) == 0x80; n--)
-        ;
-    return (int)n;
+    return (int)utf8_prefix(label, strlen(label), MOST_LABEL_BYTES);
 }
 
 /* Prints a row for each box. */
