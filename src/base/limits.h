@@ -29,7 +29,8 @@ enum {
     EY_MAX_STOP_BYTES = 1024,
     EY_MAX_STOP_IDS = 64,
     EY_MAX_LOGIT_BIAS = 1024,
-    EY_MAX_SEQS = 256, /* requests that run at once */
+    EY_MAX_KEPT_TOKENS = 1024, /* that EY_KEEP_ANSWER reserves for the answer */
+    EY_MAX_SEQS = 256,         /* requests that run at once */
     EY_MAX_QUEUED = 65536,
     EY_MAX_BATCHED_TOKENS = 4096, /* in one engine step */
     EY_MAX_THREADS = 256,

@@ -181,8 +181,7 @@ static void add_response_format(struct json_writer *w, const struct remote_respo
  * without a server. */
 static void add_asked_thinking(struct json_writer *w, const ey_request *request, int max_tokens)
 {
-    enum { MOST_KEPT = 1024 }; /* of EY_KEEP_ANSWER */
-    const int kept = max_tokens / 4 < MOST_KEPT ? max_tokens / 4 : MOST_KEPT;
+    const int kept = max_tokens / 4 < EY_MAX_KEPT_TOKENS ? max_tokens / 4 : EY_MAX_KEPT_TOKENS;
     if (request->thinking == EY_THINKING_AUTO) return;
     json_write_key(w, "chat_template_kwargs");
     json_open_object(w);

@@ -16,7 +16,6 @@ enum {
     UNREAD_FULL_BYTES = MAX_UNREAD_BYTES - 5 * EY_MAX_TOKEN_BYTES - EY_MAX_STOP_BYTES -
                         MAX_HELD_BREAKS, /* leaves room for the text that one more token may add */
     MAX_ABS_BIAS = 100,                  /* as in the OpenAI API */
-    MAX_KEPT_TOKENS = 1024,              /* reserved for the answer by EY_KEEP_ANSWER */
 };
 
 /* ---- start ---- */
@@ -143,7 +142,7 @@ static bool open_matcher(ey_generation *gen, ey_grammar *grammar, ey_err *e)
 /* Returns the most tokens that a thought may have; 0 means no limit. */
 static int thinking_budget(const ey_request *request, int max_tokens)
 {
-    int kept = max_tokens / 4 < MAX_KEPT_TOKENS ? max_tokens / 4 : MAX_KEPT_TOKENS;
+    int kept = max_tokens / 4 < EY_MAX_KEPT_TOKENS ? max_tokens / 4 : EY_MAX_KEPT_TOKENS;
     return request->thinking_budget == EY_KEEP_ANSWER ? max_tokens - kept
                                                       : request->thinking_budget;
 }
