@@ -41,6 +41,7 @@ bool errno_is_disk_full(void);
 bool path_join(char *out, const char *dir, const char *name, ey_err *e);
 bool path_is_directory(const char *path);
 bool path_is_file(const char *path);
+bool name_ends_with(const char *name, const char *end);
 /* Whether both paths lead to the same existing file. */
 bool path_is_same(const char *a, const char *b);
 

@@ -7,6 +7,7 @@
 #include "checkpoint/safetensors_writer.h"
 #include "convert/export_plan.h"
 #include "convert/output_folder.h"
+#include "base/file.h"
 #include "convert/small_files.h"
 
 #define SHARD_BYTES ((uint64_t)4 << 30)

@@ -12,12 +12,6 @@
 
 enum { MAX_SMALL_FILE = 64 << 20 };
 
-bool name_ends_with(const char *name, const char *end)
-{
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 static bool is_kept_file(const char *name)
 {
     static const char *const endings[] = {".safetensors", ".index.json", ".bin", ".pt",     ".pth",

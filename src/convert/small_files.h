@@ -5,8 +5,6 @@
 
 #include "base/err.h"
 
-bool name_ends_with(const char *name, const char *end);
-
 typedef bool small_file_fn(void *user, const char *name, const char *bytes, size_t n, ey_err *e);
 
 /* Calls `write` with each file of the folder that a converted checkpoint keeps. Left out

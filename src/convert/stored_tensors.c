@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "checkpoint/quantized_layouts.h"
 #include "checkpoint/repack.h"
 
@@ -13,8 +14,7 @@
 
 static const char *ending_of(const char *name, const char *end)
 {
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0 ? name + n - m : NULL;
+    return name_ends_with(name, end) ? name + strlen(name) - strlen(end) : NULL;
 }
 
 /* ---- enumeration ---- */

@@ -18,12 +18,6 @@ enum {
     GGUF_HEADER_BYTES = 24 << 20 /* a vocabulary of 150,000 tokens and its merges take 6 MB */
 };
 
-static bool has_ending(const char *name, const char *ending)
-{
-    size_t n = strlen(name), length = strlen(ending);
-    return n >= length && strcmp(name + n - length, ending) == 0;
-}
-
 static uint64_t safetensors_header_bytes(const struct buf *b)
 {
     uint64_t length = 0;
@@ -61,14 +55,14 @@ static bool fetch_gguf_header(struct hub_request *r, const struct hub_model *mod
 static bool is_plan_input(const char *name)
 {
     if (strchr(name, '/')) return false;
-    return has_ending(name, "config.json") || has_ending(name, ".index.json");
+    return name_ends_with(name, "config.json") || name_ends_with(name, ".index.json");
 }
 
 static bool fetch_header_file(struct hub_request *r, const struct hub_model *model,
                               const struct hub_file *file, const char *directory, ey_err *e)
 {
-    const bool gguf = has_ending(file->name, ".gguf"),
-               weights = gguf || has_ending(file->name, ".safetensors");
+    const bool gguf = name_ends_with(file->name, ".gguf"),
+               weights = gguf || name_ends_with(file->name, ".safetensors");
     if (!weights && !is_plan_input(file->name)) return true;
     struct buf bytes = buf_with_max(weights ? EY_MAX_SAFETENSORS_HEADER + LENGTH_BYTES
                                             : MAX_SMALL_BYTES);

@@ -158,19 +158,13 @@ static char *read_template(const char *directory)
 
 /* ---- the weights' files ---- */
 
-static bool card_ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Whether a tensor counts as parameters; scales and the like do not. */
 static bool is_parameter(const char *tensor)
 {
     static const char *const ends[] = {"scale",  "scale_inv", "scales", "zero_point",
                                        "qzeros", "g_idx",     "shape",  "__metadata__"};
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-        if (card_ends_with(tensor, ends[i])) return false;
+        if (name_ends_with(tensor, ends[i])) return false;
     return true;
 }
 
@@ -233,7 +227,7 @@ static void read_weights(struct model_card *card, const char *directory)
     char path[EY_MAX_PATH];
     ey_err e;
     while (dir && (entry = readdir(dir)))
-        if (card_ends_with(entry->d_name, ".safetensors") &&
+        if (name_ends_with(entry->d_name, ".safetensors") &&
             path_join(path, directory, entry->d_name, &e))
             add_weights_file(card, path);
     if (dir) closedir(dir);
